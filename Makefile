@@ -1,0 +1,102 @@
+# Everything is installed into .venv, in the versions of constraints.txt. `make help` lists the targets.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install -c constraints.txt
+
+# The first of these that runs and is new enough; or say `make PYTHON=/path/to/python3 …`.
+PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
+  $$python -c "import sys; sys.exit(sys.version_info < (3, 11))" 2>/dev/null && \
+  { echo $$python; break; }; done)
+
+# pip's isolated build environments read the environment only. A URL, because pip splits a path at its spaces.
+empty :=
+export PIP_CONSTRAINT := file://$(subst $(empty) $(empty),%20,$(CURDIR))/constraints.txt
+export PIP_BUILD_CONSTRAINT := $(PIP_CONSTRAINT)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# Read by benchmarks/run.py.
+export ONLY ROUNDS PEERS
+
+.PHONY: help run setup test test-slow test-full lint format docs bench clean FORCE
+
+help:
+	@echo "make run        install the core, compare a few methods (options: make run ARGS='--rounds 5')"
+	@echo "make test       lint, types, documentation, tests"
+	@echo "make test-slow  the tests that take tens of seconds"
+	@echo "make test-full  the tests that take minutes"
+	@echo "make lint       ruff and mypy only"
+	@echo "make format     let ruff format and mend the code"
+	@echo "make docs       the documentation, in docs/_build/html"
+	@echo "make bench      the benchmarks (ONLY=name ROUNDS=n PEERS=n)"
+	@echo "make setup      only install what the targets above need"
+	@echo "make clean      remove caches and build results (.venv stays)"
+
+run: $(VENV)/.core-stamp
+	@$(BIN)/understudy run $(ARGS)
+
+setup: $(VENV)/.test-stamp
+
+test: lint docs
+	$(BIN)/python -m pytest
+
+test-slow: $(VENV)/.test-stamp
+	$(BIN)/python -m pytest -m slow
+
+test-full: $(VENV)/.test-stamp
+	$(BIN)/python -m pytest -m full
+
+lint: $(VENV)/.test-stamp
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m mypy --strict src
+
+format: $(VENV)/.test-stamp
+	$(BIN)/python -m ruff check --fix .
+	$(BIN)/python -m ruff format .
+
+# -E: a warning of the last build would not be seen again in a cached page.
+docs: $(VENV)/.test-stamp
+	$(BIN)/python -m sphinx -q -E -W --keep-going -b html docs docs/_build/html
+
+bench: $(VENV)/.test-stamp
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf dist build docs/_build docs/generated benchmarks/scratch
+	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find src tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# A .venv whose Python is gone, or that was copied or moved here with its tree, is made anew.
+ifneq ($(shell $(BIN)/python -c "print('runs')" 2>/dev/null && cat $(VENV)/.made-stamp 2>/dev/null),runs $(CURDIR))
+$(VENV)/.made-stamp: FORCE
+endif
+
+$(VENV)/.made-stamp:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; none of python3.11, python3.12," \
+	  "python3.13, python3 is. Name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@"$(PYTHON)" -c "import sys; sys.exit(sys.version_info < (3, 11))" || \
+	  { echo "Python 3.11 or newer is needed; $(PYTHON) is not." >&2; exit 1; }
+	@"$(PYTHON)" -c "import ensurepip, venv" 2>/dev/null || { echo "$(PYTHON) cannot make virtual" \
+	  "environments; on Debian and Ubuntu: apt install python3-venv (or" \
+	  "$$("$(PYTHON)" -c "import sys; print('python%d.%d-venv' % sys.version_info[:2])"))" >&2; exit 1; }
+	"$(PYTHON)" -m venv --clear $(VENV)
+	@echo "$(CURDIR)" > $@
+
+# Stamps are written when pip has finished: a broken-off install is repeated, a current one costs nothing.
+$(VENV)/.core-stamp: $(VENV)/.made-stamp pyproject.toml constraints.txt
+	@$(forget-half-installed)
+	$(PIP_INSTALL) -e .
+	@touch $@
+
+$(VENV)/.test-stamp: $(VENV)/.made-stamp pyproject.toml constraints.txt
+	@$(forget-half-installed)
+	$(PIP_INSTALL) -e ".[test,docs]"
+	@touch $(VENV)/.core-stamp $@
+
+# pip writes INSTALLER last; without it a package may lack files, though pip would take it as installed.
+forget-half-installed = for package in $(VENV)/lib/python*/site-packages; do \
+  rm -rf "$$package"/~*; \
+  for info in "$$package"/*.dist-info; do test -e "$$info/INSTALLER" || rm -rf "$$info"; done; done
+
+FORCE:

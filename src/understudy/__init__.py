@@ -1,0 +1,69 @@
+"""Federated learning when clients do not show up.
+
+The core names are here; every registered part and method can be imported from here too, and is
+loaded when it is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from understudy import registry
+from understudy._version import __version__
+from understudy.checkpoint import FolderInUse, load_state, resume, save_state
+from understudy.local import Local
+from understudy.state import ServerState
+from understudy.strategy import Strategy
+from understudy.tensorfile import CheckpointError
+from understudy.types import (
+    Applied,
+    Arrivals,
+    Block,
+    Cohort,
+    Contributions,
+    Outcome,
+    Population,
+    Reason,
+    Refusal,
+    RoundEnd,
+    RoundLog,
+    RoundStart,
+    Setup,
+)
+
+_CORE = [
+    "Applied",
+    "Arrivals",
+    "Block",
+    "CheckpointError",
+    "Cohort",
+    "Contributions",
+    "FolderInUse",
+    "Local",
+    "Outcome",
+    "Population",
+    "Reason",
+    "Refusal",
+    "RoundEnd",
+    "RoundLog",
+    "RoundStart",
+    "ServerState",
+    "Setup",
+    "Strategy",
+    "__version__",
+    "load_state",
+    "resume",
+    "save_state",
+]
+__all__ = sorted([*_CORE, *registry.PUBLIC])  # noqa: PLE0605  (parts are added by the registry)
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        return registry.public(name)
+    except AttributeError:
+        raise AttributeError(f"module 'understudy' has no attribute {name!r}") from None
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,192 @@
+"""Which arrivals a round takes in: one bad client is refused with a reason, the round goes on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import torch
+
+from understudy.types import Arrivals, Bools, Cohort, Floats, Ints, Reason, Refusal
+
+Request = tuple[int, int]  # (client, the round it was asked in)
+
+
+@dataclass(frozen=True, eq=False)
+class Admitted:
+    """Valid arrivals, those of this round and late ones, and what was refused."""
+
+    fresh: Arrivals
+    late: Arrivals
+    refusals: tuple[Refusal, ...]
+    answered: frozenset[Request]  # requests that are settled, by a valid update or a refused one
+
+
+def admit(
+    arrivals: Arrivals,
+    cohort: Cohort,
+    active: Bools,
+    params: torch.Tensor,
+    *,
+    needs_steps: bool,
+) -> Admitted:
+    """Sort arrivals into fresh, late and refused, each by ascending id, whatever order they came in.
+
+    The first valid arrival of a (client, start round) counts, a second one is a duplicate.
+    """
+    fields = _columns(arrivals)
+    open_requests = {(int(i), cohort.t) for i in cohort.asked}
+    open_requests |= {(int(i), int(s)) for i, s in cohort.pending}
+    accepted: dict[Request, int] = {}
+    refusals: list[Refusal] = []
+    answered: set[Request] = set()
+    for position, client in enumerate(fields["ids"]):
+        request, reason = _request(client, fields["start_round"], position, cohort.t, active)
+        if request is not None:
+            if request in accepted:
+                reason = Reason.DUPLICATE, f"a second update for round {request[1]}"
+            elif request not in open_requests:
+                reason = Reason.NOT_ASKED, f"not asked in round {request[1]}, or answered already"
+            else:
+                answered.add(request)
+                reason = _fault(fields, position, params, needs_steps)
+        if reason is not None:
+            refusals.append(Refusal(client, *reason))
+        elif request is not None:
+            accepted[request] = position
+    in_order = sorted(accepted)
+    fresh = [accepted[r] for r in in_order if r[1] == cohort.t]
+    late = [accepted[r] for r in in_order if r[1] < cohort.t]
+    return Admitted(
+        fresh=_take(fields, arrivals.deltas, fresh, params, cohort.t),
+        late=_take(fields, arrivals.deltas, late, params, cohort.t),
+        refusals=tuple(refusals),
+        answered=frozenset(answered),
+    )
+
+
+def _columns(arrivals: Arrivals) -> dict[str, Any]:
+    """The fields as plain sequences of one length; a wrong length is the caller's own mistake."""
+    fields: dict[str, Any] = {}
+    for name in ("ids", "deltas", "n_examples", "n_steps", "losses", "label_counts", "start_round"):
+        value = getattr(arrivals, name)
+        if isinstance(value, torch.Tensor) and name != "deltas":
+            value = value.tolist()
+        fields[name] = value
+        if value is not None and len(value) != len(arrivals.ids):
+            raise ValueError(
+                f"Arrivals.{name}: expected {len(arrivals.ids)} entries, one for each id, "
+                f"got {len(value)}"
+            )
+    return fields
+
+
+def _request(
+    client: object, start_round: Sequence[object] | None, position: int, t: int, active: Bools
+) -> tuple[Request | None, tuple[Reason, str] | None]:
+    if isinstance(client, bool | np.bool_) or not isinstance(client, Integral):
+        return None, (Reason.UNKNOWN_ID, "expected a whole number")
+    if not 0 <= int(client) < len(active):
+        return None, (Reason.UNKNOWN_ID, f"expected 0 to {len(active) - 1}")
+    if not active[int(client)]:
+        return None, (Reason.UNKNOWN_ID, "it was retired")
+    start = t if start_round is None else start_round[position]
+    if isinstance(start, bool | np.bool_) or not isinstance(start, Integral) or int(start) > t:
+        return None, (Reason.BAD_START, f"expected a round up to {t}, got {start!r}")
+    return (int(client), int(start)), None
+
+
+def _fault(
+    fields: dict[str, Any], position: int, params: torch.Tensor, needs_steps: bool
+) -> tuple[Reason, str] | None:
+    """What is wrong with one arrival, or None."""
+    delta = fields["deltas"][position]
+    if isinstance(delta, np.ndarray):
+        delta = torch.from_numpy(delta) if delta.dtype.kind in "fiub" else delta
+    if not isinstance(delta, torch.Tensor) or delta.dtype != params.dtype:
+        found = delta.dtype if hasattr(delta, "dtype") else type(delta).__name__
+        return Reason.WRONG_TYPE, f"expected {params.dtype}, got {found}"
+    if delta.shape != params.shape:
+        return Reason.WRONG_LENGTH, f"expected {tuple(params.shape)}, got {tuple(delta.shape)}"
+    # a finite sum proves all entries finite at half the price of looking at each
+    if not (torch.isfinite(delta.sum()) or torch.isfinite(delta).all()):
+        return Reason.NOT_FINITE, f"{int((~torch.isfinite(delta)).sum())} entries are not finite"
+    if fields["n_examples"] is not None and not _positive(fields["n_examples"][position]):
+        return Reason.BAD_EXAMPLES, f"expected > 0, got {fields['n_examples'][position]!r}"
+    if needs_steps:
+        n_steps = None if fields["n_steps"] is None else fields["n_steps"][position]
+        if not _positive(n_steps):
+            return Reason.BAD_STEPS, f"expected > 0, got {n_steps!r}"
+    return None
+
+
+def _positive(value: object) -> bool:
+    if isinstance(value, torch.Tensor) and value.ndim == 0:
+        value = value.item()
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+        return False
+    return math.isfinite(value) and float(value) > 0
+
+
+def _take(
+    fields: dict[str, Any], deltas: Any, positions: list[int], params: torch.Tensor, t: int
+) -> Arrivals:
+    """Some of the arrivals, in this order, as clean arrays; the updates are not copied."""
+
+    def floats(name: str) -> Floats | None:
+        if fields[name] is None:
+            return None
+        return np.array([_float_or_nan(fields[name][i]) for i in positions], dtype=np.float64)
+
+    def ints(values: list[int]) -> Ints:
+        return np.array(values, dtype=np.int64)
+
+    start = fields["start_round"]
+    everything = positions == list(range(len(fields["ids"])))
+    whole = isinstance(deltas, torch.Tensor) and everything and deltas.device == params.device
+    return Arrivals(
+        ids=ints([int(fields["ids"][i]) for i in positions]),
+        deltas=deltas if whole else [_tensor(deltas[i], params) for i in positions],
+        n_examples=floats("n_examples"),
+        n_steps=floats("n_steps"),
+        losses=floats("losses"),
+        label_counts=_histograms(fields["label_counts"], positions),
+        start_round=ints([t if start is None else int(start[i]) for i in positions]),
+    )
+
+
+def _tensor(delta: Any, params: torch.Tensor) -> torch.Tensor:
+    tensor = torch.from_numpy(delta) if isinstance(delta, np.ndarray) else delta
+    return tensor.detach().to(params.device)
+
+
+def _float_or_nan(value: object) -> float:
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return math.nan
+    return number if math.isfinite(number) else math.nan
+
+
+def _histograms(label_counts: Any, positions: list[int]) -> Floats | None:
+    """(k, C), a row of NaN where a client's own is no histogram; None where there is no valid one."""
+    if label_counts is None or not positions:
+        return None
+    rows: list[Floats | None] = []
+    for i in positions:
+        try:
+            row = np.array(label_counts[i], dtype=np.float64)
+        except (TypeError, ValueError):
+            row = np.zeros(0)
+        valid = row.ndim == 1 and row.size > 0 and bool(np.isfinite(row).all() and (row >= 0).all())
+        rows.append(row if valid else None)
+    sizes = [len(row) for row in rows if row is not None]
+    if not sizes:
+        return None
+    width = max(set(sizes), key=sizes.count)  # one odd client must not decide the number of classes
+    missing = np.full(width, np.nan)
+    return np.stack([row if row is not None and len(row) == width else missing for row in rows])

@@ -1,0 +1,1 @@
+"""What stands in for the updates that did not come."""

@@ -1,0 +1,159 @@
+"""All parts by name: one line each.
+
+A name stands for ``module:Class`` inside the package; the class is imported when it is asked for.
+``module:Class`` with a full module name works wherever a registered name does, for other people's
+parts.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+_PARTS: dict[str, dict[str, str]] = {
+    "sampler": {
+        "everyone": "samplers.uniform:Everyone",
+        "uniform": "samplers.uniform:Uniform",
+        "by_data": "samplers.uniform:ByData",
+        "power_of_choice": "samplers.power_of_choice:PowerOfChoice",
+        "fedgs": "samplers.fedgs:FedGS",
+        "blind": "samplers.blind:Blind",
+        "oldest_first": "samplers.oldest_first:OldestFirst",
+    },
+    "compensator": {
+        "ignore": "compensators.ignore:Ignore",
+        "stale": "compensators.stale:Stale",
+        "fdms": "compensators.fdms:FDMS",
+        "mifa": "compensators.memory:MIFA",
+        "fedar": "compensators.memory:FedAR",
+        "fedvarp": "compensators.fedvarp:FedVARP",
+        "fedavg_is": "compensators.reweight:FedAvgIS",
+        "capped": "compensators.capped:Capped",
+    },
+    "race": {"hoeffding_race": "compensators.race:HoeffdingRace"},
+    "cutoff": {
+        "linear_cutoff": "compensators.memory:LinearCutoff",
+        "sqrt_cutoff": "compensators.memory:SqrtCutoff",
+    },
+    "guard": {"norm_guard": "guards:NormGuard"},
+    "aggregator": {
+        "linear": "aggregators:Linear",
+        "median": "aggregators:Median",
+        "trimmed_mean": "aggregators:TrimmedMean",
+    },
+    "server": {
+        "sgd": "servers:Sgd",
+        "momentum": "servers:Momentum",
+        "adam": "servers:Adam",
+        "yogi": "servers:Yogi",
+    },
+    "rule": {
+        "plain": "local:Plain",
+        "proximal": "local:Proximal",
+        "scaffold": "local:Scaffold",
+    },
+    "schedule": {
+        "constant": "schedules:constant",
+        "inverse_time": "schedules:inverse_time",
+        "exponential": "schedules:Exponential",
+    },
+    "availability": {
+        "always": "availability.always:Always",
+        "bernoulli": "availability.bernoulli:Bernoulli",
+        "fixed_dropout": "availability.dropout:FixedDropout",
+    },
+    "strategy": {
+        "fedavg": "strategies:fedavg",
+        "fedprox": "strategies:fedprox",
+        "fdms": "strategies:fdms",
+        "stale": "strategies:stale",
+        "mifa": "strategies:mifa",
+        "fedar": "strategies:fedar",
+        "fedvarp": "strategies:fedvarp",
+        "fedavg_is": "strategies:fedavg_is",
+        "scaffold": "strategies:scaffold",
+        "fedgs": "strategies:fedgs",
+        "mdsample": "strategies:mdsample",
+        "power_of_choice": "strategies:power_of_choice",
+    },
+}
+
+
+class Registry(Mapping[str, Any]):
+    """Names of one role → classes (or functions), imported when asked for."""
+
+    def __init__(self, role: str) -> None:
+        self.role = role
+        self._places = _PARTS[role]
+
+    def __getitem__(self, name: str) -> Any:
+        if ":" in name:
+            return _imported(name, name)
+        if name not in self._places:
+            raise UnknownName(self.role, name, list(self._places))
+        return _imported(f"understudy.{self._places[name]}", name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __repr__(self) -> str:
+        return f"<{self.role}: {', '.join(self)}>"
+
+
+class UnknownName(KeyError):
+    """A name that stands for nothing; suggests what may have been meant."""
+
+    def __init__(self, role: str, name: str, known: list[str]) -> None:
+        close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+        meant = f"did you mean {close[0]!r}? " if close else ""
+        super().__init__(f"no {role} named {name!r}; {meant}known: {', '.join(known)}")
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def _imported(place: str, name: str) -> Any:
+    module, _, attribute = place.partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        if error.name is None or not module.startswith(error.name):
+            raise  # the module is there; something it needs is not
+        raise ImportError(f"{name}: no module named {module!r}") from error
+    except AttributeError as error:
+        raise ImportError(f"{name}: {module!r} has no {attribute!r}") from error
+
+
+SAMPLERS = Registry("sampler")
+COMPENSATORS = Registry("compensator")
+RACES = Registry("race")
+CUTOFFS = Registry("cutoff")
+GUARDS = Registry("guard")
+AGGREGATORS = Registry("aggregator")
+SERVERS = Registry("server")
+RULES = Registry("rule")
+SCHEDULES = Registry("schedule")
+AVAILABILITY = Registry("availability")
+STRATEGIES = Registry("strategy")
+
+# public name → place, for `from understudy import …`
+PUBLIC = {
+    place.partition(":")[2]: f"understudy.{place}"
+    for parts in _PARTS.values()
+    for place in parts.values()
+}
+
+
+def public(name: str) -> Any:
+    """The registered part or method with this Python name, or an AttributeError."""
+    if name not in PUBLIC:
+        raise AttributeError(name)
+    return _imported(PUBLIC[name], name)

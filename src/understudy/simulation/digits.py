@@ -1,0 +1,63 @@
+"""1,797 handwritten digits that come with the package, so that a first run needs no download."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import numpy as np
+import torch
+
+from understudy.rng import generator
+from understudy.simulation.data import Federation
+from understudy.simulation.partitions import clustered, hold_out
+
+
+def digits() -> tuple[torch.Tensor, torch.Tensor]:
+    """Images (1797, 1, 8, 8), float32 in [0, 1], and labels (1797,), int64 in 0 .. 9.
+
+    References
+    ----------
+    Alpaydin & Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository,
+    1998, https://doi.org/10.24432/C50P49, CC BY 4.0 (see ``DATA-LICENSES.md`` beside this file).
+    """
+    with (
+        files("understudy.simulation").joinpath("digits.npz").open("rb") as file,
+        np.load(file, allow_pickle=False) as arrays,
+    ):
+        images, labels = arrays["images"], arrays["labels"]  # uint8: 0 .. 16, and 0 .. 9
+    x = torch.from_numpy(images.astype(np.float32) / 16).unsqueeze(1)
+    return x, torch.from_numpy(labels.astype(np.int64))
+
+
+def clustered_digits(
+    n_clients: int = 20,
+    n_clusters: int = 5,
+    classes_per_cluster: int = 2,
+    per_client: int = 64,
+    test_share: float = 0.2,
+    seed: int = 0,
+) -> Federation:
+    """The digits as FL-FDMS divides its data: clients of one cluster hold the same few classes.
+
+    Parameters
+    ----------
+    n_clients, n_clusters, classes_per_cluster, per_client
+        As in `understudy.simulation.partitions.clustered`.
+    test_share : float
+        Share of the images that is held out for testing.
+    seed : int
+        Decides what is held out, and which client gets which images.
+    """
+    x, y = digits()
+    train, test = hold_out(len(y), test_share, generator(seed, "hold out"))
+    clients, groups = clustered(
+        y.numpy()[train],
+        n_clients,
+        n_clusters,
+        classes_per_cluster,
+        per_client,
+        generator(seed, "partition"),
+    )
+    return Federation(
+        x=x, y=y, clients=tuple(train[client] for client in clients), test=test, groups=groups
+    )

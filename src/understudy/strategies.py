@@ -1,0 +1,122 @@
+"""Whole methods by name, each set as its paper sets it.
+
+Every function takes its algorithm's own hyper-parameters and any field of `Strategy`, which then
+takes the place of the method's own. A given `local` keeps the method's rule (the proximal term of
+FedProx, the variates of SCAFFOLD).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from understudy.compensators.fdms import FDMS
+from understudy.compensators.fedvarp import FedVARP
+from understudy.compensators.memory import MIFA, FedAR
+from understudy.compensators.race import HoeffdingRace
+from understudy.compensators.reweight import FedAvgIS
+from understudy.compensators.stale import Stale
+from understudy.local import Local, Proximal, Scaffold
+from understudy.roles import LocalRule
+from understudy.samplers.fedgs import FedGS
+from understudy.samplers.power_of_choice import PowerOfChoice
+from understudy.samplers.uniform import ByData
+from understudy.schedules import Exponential, inverse_time
+from understudy.strategy import Strategy
+
+# FL-FDMS's MNIST setting; FedAR's, which equals MIFA's public defaults; FedGS's FMNIST setting
+FDMS_LOCAL = Local(lr=0.1, epochs=2, batch_size=5)
+FEDAR_LOCAL = Local(lr=0.1, schedule=inverse_time, epochs=5, batch_size=64, weight_decay=0.001)
+FEDGS_LOCAL = Local(lr=0.1, schedule=Exponential(0.998), steps=10, batch_size=32)
+
+
+def fedavg(**fields: Any) -> Strategy:
+    """FedAvg: everyone is wanted, those who come are averaged by their examples."""
+    return _made(fields, weighting="examples")
+
+
+def fedprox(mu: float = 0.01, m: int | float | None = None, **fields: Any) -> Strategy:
+    """FedProx as FedGS compares with it: MDSample and a proximal term."""
+    return _made(fields, rule=Proximal(mu), sampler=ByData(m), local=FEDGS_LOCAL)
+
+
+def fdms(similarity: str = "cosine", race: HoeffdingRace | None = None, **fields: Any) -> Strategy:
+    """FL-FDMS: friends stand in for the absent."""
+    return _made(fields, compensator=FDMS(similarity, race), local=FDMS_LOCAL)
+
+
+def stale(kind: str = "update", **fields: Any) -> Strategy:
+    """FL-FDMS's benchmark: the last update (or model) stands in for the absent."""
+    return _made(fields, compensator=Stale(kind), local=FDMS_LOCAL)
+
+
+def mifa(wait: bool = True, **fields: Any) -> Strategy:
+    """MIFA: the mean of everyone's latest update."""
+    return _made(fields, compensator=MIFA(wait), local=FEDAR_LOCAL)
+
+
+def fedar(
+    rho: float = 0.1,
+    cutoff: float | Callable[[int], float] | None = None,
+    psi: str = "power",
+    **fields: Any,
+) -> Strategy:
+    """FedAR: everyone's latest update, the older the louder."""
+    return _made(fields, compensator=FedAR(rho, cutoff, psi), local=FEDAR_LOCAL)
+
+
+def fedvarp(**fields: Any) -> Strategy:
+    """FedVARP: variance reduction by remembered updates."""
+    return _made(fields, compensator=FedVARP(), local=FEDAR_LOCAL)
+
+
+def fedavg_is(**fields: Any) -> Strategy:
+    """FedAvg with importance sampling: needs known probabilities, ``Population(p=…)``."""
+    return _made(fields, compensator=FedAvgIS(), local=FEDAR_LOCAL)
+
+
+def scaffold(**fields: Any) -> Strategy:
+    """SCAFFOLD, option II, among those who come."""
+    return _made(fields, rule=Scaffold(), local=FEDAR_LOCAL)
+
+
+def fedgs(
+    alpha: float = 1.0,
+    m: int | float | None = None,
+    scale: str = "pairs",
+    edges: str = "code",
+    graph: str = "auto",
+    restarts: int = 20,
+    **fields: Any,
+) -> Strategy:
+    """FedGS: graph-based sampling, averaged by examples (eq. 18)."""
+    sampler = FedGS(m=m, alpha=alpha, scale=scale, edges=edges, graph=graph, restarts=restarts)
+    return _made(fields, sampler=sampler, local=FEDGS_LOCAL, weighting="examples")
+
+
+def mdsample(m: int | float | None = None, **fields: Any) -> Strategy:
+    """MDSample: drawn by examples with replacement, plain mean."""
+    return _made(fields, sampler=ByData(m), local=FEDGS_LOCAL)
+
+
+def power_of_choice(
+    m: int | float | None = None,
+    candidates: int | float | None = None,
+    losses: str = "asked",
+    **fields: Any,
+) -> Strategy:
+    """Power-of-Choice: those with the largest loss, plain mean."""
+    sampler = PowerOfChoice(m=m, candidates=candidates, losses=losses)
+    return _made(fields, sampler=sampler, local=FEDGS_LOCAL)
+
+
+def _made(fields: dict[str, Any], rule: LocalRule | None = None, **defaults: Any) -> Strategy:
+    """A strategy from the method's defaults and the user's fields, which win; the rule stays."""
+    chosen = {**defaults, **fields}
+    if rule is not None:
+        local = chosen.get("local", Local())
+        if not isinstance(local, Local):
+            raise TypeError(f"local: expected a Local, got {local!r}")
+        chosen["local"] = replace(local, rule=rule)
+    return Strategy(**chosen)

@@ -1,0 +1,129 @@
+"""Writing and reading safetensors files.
+
+The library's own writer wants all tensors in memory at once; a memory of rows may not fit. The
+format is a length, a JSON header and the bytes, so it is written here as a stream. Reading is the
+library's. No file is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors import SafetensorError, safe_open
+
+NAMES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+
+
+class CheckpointError(Exception):
+    """A file or folder that does not hold what it should; says what and why."""
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """A tensor to be written: its header, and its bytes in pieces."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    pieces: Iterable[torch.Tensor]
+
+    @classmethod
+    def of(cls, value: torch.Tensor | npt.NDArray[np.generic]) -> Entry:
+        shape = tuple(value.shape)
+        if not isinstance(value, torch.Tensor):
+            value = torch.from_numpy(np.ascontiguousarray(value))
+        return cls(value.dtype, shape, [value])
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+
+def write(path: Path, entries: Mapping[str, Entry], about: Mapping[str, object]) -> None:
+    """Write, sync, rename: at `path` is the old file or the whole new one, at any moment."""
+    header: dict[str, object] = {"__metadata__": {"understudy": json.dumps(about)}}
+    offset = 0
+    for name, entry in entries.items():
+        header[name] = {
+            "dtype": NAMES[entry.dtype],
+            "shape": list(entry.shape),
+            "data_offsets": [offset, offset + entry.size],
+        }
+        offset += entry.size
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    temporary = path.with_name(path.name + ".new")
+    with open(temporary, "wb") as file:
+        file.write(len(text).to_bytes(8, "little"))
+        file.write(text)
+        for entry in entries.values():
+            for piece in entry.pieces:
+                file.write(raw_bytes(piece))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    sync_folder(path.parent)
+
+
+def raw_bytes(tensor: torch.Tensor) -> memoryview:
+    """A tensor's bytes, without a copy where it lies in one piece on the CPU."""
+    flat: Any = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return memoryview(flat)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames and new names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class Reader:
+    """A file's tensors, one by one, each as a fresh copy: results may depend on alignment."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_file():
+            raise CheckpointError(f"{path}: no such file")
+        try:
+            self._file: Any = safe_open(path, framework="pt")
+            about = (self._file.metadata() or {}).get("understudy")
+        except (SafetensorError, OSError) as error:
+            raise CheckpointError(f"{path}: cut short, or not a checkpoint ({error})") from error
+        if about is None:
+            raise CheckpointError(f"{path}: a safetensors file, but not a checkpoint of understudy")
+        self.path = path
+        self.about = json.loads(about)
+        self.names = set(self._file.keys())
+
+    def tensor(self, name: str) -> torch.Tensor:
+        if name not in self.names:
+            raise CheckpointError(f"{self.path}: {name} is missing")
+        result: torch.Tensor = self._file.get_tensor(name).clone()
+        return result
+
+    def array(self, name: str) -> npt.NDArray[np.generic]:
+        array: npt.NDArray[np.generic] = self.tensor(name).numpy()
+        return array
+
+    def row(self, name: str, index: int) -> torch.Tensor:
+        row: torch.Tensor = self._file.get_slice(name)[index].clone()
+        return row

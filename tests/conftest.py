@@ -1,0 +1,24 @@
+"""What all tests share: reproducible examples, one thread, and the way to the large data."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+
+# The same examples on every machine and in every run, and no verdict by the clock.
+settings.register_profile("understudy", derandomize=True, deadline=None, print_blob=True)
+settings.load_profile("understudy")
+
+# Sums over threads depend on how many there are; tests compare bits.
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def data_root() -> Path:
+    """The folder with the image sets and traces, laid out as torchvision does."""
+    folder = os.environ.get("UNDERSTUDY_DATA")
+    if not folder:
+        pytest.skip("UNDERSTUDY_DATA does not name the folder with the data sets")
+    return Path(folder)

@@ -1,0 +1,44 @@
+"""MIFA by hand: waiting for everyone, and a decaying local step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.golden.run import play
+from understudy import MIFA, Local, Strategy
+from understudy.schedules import constant, inverse_time
+
+SCRIPT = [{0: (6, 0), 1: (3, 0)}, {0: (4, 0)}, {2: (9, 0)}, {}, {1: (12, 0)}]
+
+
+@pytest.mark.parametrize(
+    ("wait", "schedule", "expected"),
+    [
+        (True, constant, [0, 0, 16 / 3, 0, 25 / 3]),
+        (True, inverse_time, [0, 0, 38 / 9, 0, 19 / 3]),
+        (False, constant, [3, 7 / 3, 16 / 3, 0, 25 / 3]),
+        (False, inverse_time, [3, 11 / 6, 38 / 9, 0, 19 / 3]),
+    ],
+)
+def test_three_clients(wait, schedule, expected) -> None:
+    """Three clients, step eta_t (1/3) sum_i D_i/eta_s(i), s(i) the round i came last.
+
+    With a constant step eta_t/eta_s = 1; with eta_t = .1/(t + 1) it is (s + 1)/(t + 1).
+
+    t=0, 0 and 1 come with 6 and 3. Client 2 was not seen yet: waiting, no step.
+         Without waiting its row is zero: (6 + 3)/3 = 3.
+    t=1, 0 comes with 4. Still waiting. Without: (4 + 3)/3 = 7/3;
+         decaying, client 1 of s=0 counts 1/2: (4 + 1.5)/3 = 11/6.
+    t=2, 2 comes with 9, everyone was seen now: (4 + 3 + 9)/3 = 16/3;
+         decaying: 4 * 2/3 + 3 * 1/3 + 9 = 38/3, a third of it is 38/9.
+         What came while waiting was kept.
+    t=3, nobody comes: no step.
+    t=4, 1 comes with 12: (4 + 12 + 9)/3 = 25/3;
+         decaying: 4 * 2/5 + 12 + 9 * 3/5 = 1.6 + 12 + 5.4 = 19, a third of it is 19/3.
+    """
+    strategy = Strategy(compensator=MIFA(wait=wait), local=Local(lr=0.1, schedule=schedule))
+    steps, applied = play(strategy, 3, SCRIPT)
+    np.testing.assert_allclose(np.array(steps)[:, 0], expected, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(np.array(steps)[:, 1], 0, atol=1e-15)
+    assert [one.stepped for one in applied] == [not wait, not wait, True, False, True]

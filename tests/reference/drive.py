@@ -1,0 +1,171 @@
+"""Leads a strategy and the twins of its parts through the same random rounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from tests.reference.rounds import Round, random_rounds
+from tests.reference.twin import Twin
+from understudy import Arrivals, Population, Strategy
+
+N, D = 9, 7
+RTOL, ATOL = 1e-5, 1e-10
+
+
+@dataclass
+class Weights:
+    """n_i as the server knows them: the last one reported; unknown = the mean of the known."""
+
+    weighting: str
+    n_examples: np.ndarray  # (N,) NaN: unknown
+
+    def base(self, active: np.ndarray) -> np.ndarray:
+        n = len(self.n_examples)
+        if self.weighting == "clients":
+            values = [1.0] * n
+        else:
+            known = [x for x in self.n_examples if not np.isnan(x)]
+            mean = sum(known) / len(known) if known else 1.0
+            values = [mean if np.isnan(x) else x for x in self.n_examples]
+        return np.array([values[i] if active[i] else 0.0 for i in range(n)])
+
+
+@dataclass
+class Play:
+    """One strategy, followed from the outside: what is owed, who is active, what is known."""
+
+    strategy: Strategy
+    seed: int
+    n_parameters: int | None = None
+    n_known: bool = True
+    reach: float = 0.75
+    owed: set[tuple[int, int]] = field(default_factory=set)  # (client, round it was asked in)
+    n_late: int = 0
+    corrections: dict[int, np.ndarray] = field(default_factory=dict)  # as sent in this round
+
+    def __post_init__(self) -> None:
+        rng = np.random.default_rng([20240, self.seed])
+        self.rounds = list(random_rounds(rng, N, D, reach=self.reach))
+        self.active = np.ones(N, dtype=bool)
+        first = self.rounds[0].n_examples.copy()
+        if not self.n_known:
+            first[::2] = np.nan
+        self.weights = Weights(self.strategy.weighting, first.copy())
+        start = torch.from_numpy(rng.normal(size=D))
+        self.state = self.strategy.init(
+            Population(N, n_examples=first, p=self.rounds[0].p),
+            start,
+            seed=self.seed,
+            n_parameters=self.n_parameters,
+        )
+
+    def params(self) -> np.ndarray:
+        return self.state.params.numpy().copy()
+
+    def retire(self, client: int) -> None:
+        self.strategy.retire(self.state, client)
+        self.active[client] = False
+        self.owed = {(i, s) for i, s in self.owed if i != client}
+
+    def lr(self, t: int) -> float:
+        return self.strategy.local.lr * self.strategy.local.schedule(t)
+
+    def select(self, now: Round):
+        cohort = self.strategy.select(
+            self.state, now.available, p=now.p, losses=lambda ids: now.losses[np.asarray(ids)]
+        )
+        if cohort.correction is not None:
+            self.corrections = {
+                int(i): cohort.correction(int(i)).numpy().copy() for i in cohort.asked
+            }
+        return cohort
+
+    def attendance(self, now: Round, cohort):
+        """Who comes, and which older updates arrive: at most one a client."""
+        assert set(cohort.asked) <= set(cohort.wanted)
+        assert all(now.available[i] and self.active[i] for i in cohort.asked)
+        came = {int(i): now.deltas[i].copy() for i in cohort.asked if now.shows_up[i]}
+        pending = {(int(i), int(s)) for i, s in cohort.pending}
+        late = {}
+        for i, s in sorted(self.owed & pending):
+            if now.delivers_late[i]:
+                late[i] = (s, self.rounds[s].deltas[i].copy())  # the newest it owes
+        self.owed -= {(i, s) for i, (s, _) in late.items()}
+        self.owed |= {(int(i), now.t) for i in cohort.asked if int(i) not in came}
+        self.n_late += len(late)
+        return came, late
+
+    def arrivals(self, now: Round, came, late) -> Arrivals:
+        sent = [(i, now.t, delta) for i, delta in came.items()]
+        sent += [(i, s, delta) for i, (s, delta) in late.items()]
+        for i, _, _ in sent:
+            self.weights.n_examples[i] = now.n_examples[i]
+        ids = [i for i, _, _ in sent]
+        return Arrivals(
+            ids=ids,
+            deltas=[torch.from_numpy(delta.copy()) for _, _, delta in sent],
+            n_examples=[now.n_examples[i] for i in ids],
+            n_steps=[int(now.n_steps[i]) for i in ids],
+            losses=[now.losses[i] for i in ids],
+            start_round=[s for _, s, _ in sent],
+        )
+
+    def q(self, cohort) -> np.ndarray:
+        q = self.weights.base(self.active)
+        for i, weight in zip(cohort.wanted, cohort.weight, strict=True):
+            q[i] *= weight
+        return q
+
+    def against(self, twin: Twin, *, guard=None, combine=None, server=None, retire=None):
+        """Every round must do what the twins do. `combine` replaces the weighted sum."""
+        stepped = 0
+        for now in self.rounds:
+            if retire is not None and now.t == retire[0]:
+                self.retire(retire[1])
+            before = self.params()
+            cohort = self.select(now)
+            came, late = self.attendance(now, cohort)
+            arrivals = self.arrivals(now, came, late)
+            applied = self.strategy.apply(self.state, cohort, arrivals)
+            assert applied.refusals == (), [str(refusal) for refusal in applied.refusals]
+            if guard is not None:
+                came, late = guard.guard(came, late)
+            update = twin.round(
+                now.t,
+                cohort.wanted.tolist(),
+                came,
+                self.q(cohort),
+                base=self.weights.base(self.active),
+                lr=self.lr,
+                p=now.p,
+                active=self.active,
+                late=late,
+                params=before,
+            )
+            if update is not None and combine is not None:
+                update = combine(twin.parts)
+            after = self.params()
+            if update is None:
+                assert not applied.stepped, f"round {now.t}: a step where none was due"
+                np.testing.assert_array_equal(after, before)
+            else:
+                assert applied.stepped, f"round {now.t}: no step"
+                expected = before + update if server is None else server.step(before, update, now.t)
+                np.testing.assert_allclose(
+                    after - before,
+                    expected - before,
+                    rtol=RTOL,
+                    atol=ATOL,
+                    err_msg=f"round {now.t}",
+                )
+                stepped += 1
+            yield now, cohort, applied
+        assert stepped >= 15
+        assert self.n_late >= 3
+
+    def run(self, twin: Twin, **options) -> None:
+        for _ in self.against(twin, **options):
+            pass

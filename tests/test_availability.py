@@ -1,0 +1,154 @@
+"""Who can be reached: exact numbers, kept groups, and frequencies against the stated rates."""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from understudy.availability import Always, Bernoulli, FixedDropout
+from understudy.rng import generator
+from understudy.types import Population
+
+
+def draws(availability, population, rounds, seed=0):
+    """(len(rounds), N) attendance."""
+    state = availability.init(population)
+    return np.array(
+        [availability.draw(state, t, generator(seed, "availability", t)) for t in rounds]
+    )
+
+
+def assert_frequencies(present, rates, n):
+    """Each client's count lies where all but 1e-6 of a binomial's probability does."""
+    low, high = binom.ppf(5e-7, n, rates), binom.ppf(1 - 5e-7, n, rates)
+    assert (present >= low).all(), (present / n, rates)
+    assert (present <= high).all(), (present / n, rates)
+
+
+def test_always_means_everyone():
+    population = Population(4)
+    assert draws(Always(), population, range(5)).all()
+    np.testing.assert_array_equal(Always().rates(Always().init(population), 3), np.ones(4))
+
+
+def test_bernoulli_draws_its_probabilities_once_from_its_own_seed():
+    population = Population(500)
+    state = Bernoulli(p_min=0.3, seed=7).init(population)
+    assert state.p.min() >= 0.3
+    assert state.p.max() <= 1.0
+    # a uniform mean of 0.65 with standard deviation 0.7/sqrt(12 * 500) = 0.009, five of them
+    assert abs(state.p.mean() - 0.65) < 0.045
+    again, other = Bernoulli(0.3, 7).init(population), Bernoulli(0.3, 8).init(population)
+    np.testing.assert_array_equal(state.p, again.p)
+    assert not np.array_equal(state.p, other.p)
+    np.testing.assert_array_equal(Bernoulli(0.3, 7).rates(state, 0), state.p)
+
+
+def test_bernoulli_frequencies_are_its_rates():
+    availability, population = Bernoulli(p_min=0.05), Population(30)
+    rates = availability.rates(availability.init(population), 0)
+    assert_frequencies(draws(availability, population, range(2000)).sum(axis=0), rates, 2000)
+
+
+def test_bernoulli_rounds_are_independent_of_each_other():
+    """Neighbouring rounds agree as often as independent ones: mean of p² + (1 - p)²."""
+    availability, population = Bernoulli(p_min=0.2), Population(40)
+    p = availability.init(population).p
+    attendance = draws(availability, population, range(1000))
+    agree = (attendance[1:] == attendance[:-1]).mean()
+    expected = (p**2 + (1 - p) ** 2).mean()
+    # standard deviation below 0.5 / sqrt(39960) = 0.0025; neighbours share rounds, hence twice it
+    assert abs(agree - expected) < 0.025
+
+
+def test_bernoulli_may_leave_a_round_empty_and_reaches_everyone_at_one():
+    assert not draws(Bernoulli(p_min=0.0, seed=3), Population(1), range(200)).all()
+    assert (~draws(Bernoulli(p_min=0.0, seed=3), Population(2), range(200))).all(axis=1).any()
+    assert draws(Bernoulli(p_min=1.0), Population(5), range(50)).all()
+
+
+@pytest.mark.parametrize(
+    ("alpha", "n_clients", "missing"),
+    [(0.0, 20, 0), (0.3, 20, 6), (0.5, 20, 10), (0.7, 20, 14), (0.33, 7, 2), (1.0, 5, 5)],
+)
+def test_exactly_round_alpha_n_are_missing(alpha, n_clients, missing):
+    attendance = draws(FixedDropout(alpha), Population(n_clients), range(1, 40))
+    np.testing.assert_array_equal((~attendance).sum(axis=1), missing)
+
+
+def test_round_0_is_full_only_if_it_is_to_be():
+    population = Population(20)
+    full, not_full = FixedDropout(0.7), FixedDropout(0.7, first_round_full=False)
+    assert draws(full, population, [0]).all()
+    assert draws(not_full, population, [0]).sum() == 6
+    np.testing.assert_array_equal(full.rates(full.init(population), 0), np.ones(20))
+    np.testing.assert_allclose(full.rates(full.init(population), 1), 0.3)
+    np.testing.assert_allclose(not_full.rates(not_full.init(population), 0), 0.3)
+
+
+UNEQUAL = np.array([5, 5, 9, 9, 9, 9, 9, 9, 9, 2, 2, 2])  # groups of 2, 7 and 3
+
+
+def test_every_group_keeps_one():
+    population = Population(12, groups=UNEQUAL)
+    attendance = draws(FixedDropout(alpha=0.75), population, range(1, 200))
+    np.testing.assert_array_equal(attendance.sum(axis=1), 3)
+    for group in (2, 5, 9):
+        np.testing.assert_array_equal(attendance[:, group == UNEQUAL].sum(axis=1), 1)
+
+
+def test_rates_with_groups_by_hand():
+    """P = 6 present of N = 12 in G = 3 groups: 1/s + (1 - 1/s)(6 - 3)/(12 - 3).
+
+    s = 2: 1/2 + 1/6 = 2/3;  s = 7: 1/7 + 2/7 = 3/7;  s = 3: 1/3 + 2/9 = 5/9. They sum to
+    4/3 + 3 + 5/3 = 6.
+    """
+    availability = FixedDropout(alpha=0.5)
+    rates = availability.rates(availability.init(Population(12, groups=UNEQUAL)), 1)
+    np.testing.assert_allclose(rates, [2 / 3] * 2 + [3 / 7] * 7 + [5 / 9] * 3)
+
+
+def test_frequencies_with_groups_are_the_rates():
+    availability, population = FixedDropout(alpha=0.5), Population(12, groups=UNEQUAL)
+    rates = availability.rates(availability.init(population), 1)
+    present = draws(availability, population, range(1, 6001)).sum(axis=0)
+    assert_frequencies(present, rates, 6000)
+
+
+def test_groups_count_only_when_asked_for():
+    population = Population(12, groups=UNEQUAL)
+    availability = FixedDropout(alpha=0.75, keep_one_per_group=False)
+    attendance = draws(availability, population, range(1, 400))
+    np.testing.assert_array_equal(attendance.sum(axis=1), 3)
+    assert (attendance[:, UNEQUAL == 5].sum(axis=1) == 0).any()
+    np.testing.assert_allclose(availability.rates(availability.init(population), 1), 0.25)
+
+
+def test_each_client_its_own_group_means_nobody_is_missing():
+    availability, population = FixedDropout(alpha=0.0), Population(3, groups=[0, 1, 2])
+    assert draws(availability, population, range(3)).all()
+    np.testing.assert_allclose(availability.rates(availability.init(population), 1), 1.0)
+
+
+def test_groups_that_cannot_all_be_kept_are_an_error_with_the_numbers():
+    with pytest.raises(ValueError, match=r"10 of 12 clients missing.*3 groups \[2, 5, 9\]"):
+        FixedDropout(alpha=0.8).init(Population(12, groups=UNEQUAL))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Bernoulli(p_min=1.5), "p_min: expected a number in .0, 1., got 1.5"),
+        (lambda: Bernoulli(seed=-1), "seed: expected a whole number >= 0, got -1"),
+        (lambda: FixedDropout(alpha=-0.1), "alpha: expected a number in .0, 1., got -0.1"),
+        (lambda: FixedDropout(keep_one_per_group="yes"), "keep_one_per_group: .* got 'yes'"),
+    ],
+)
+def test_wrong_parameters_fail_at_construction(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_a_draw_depends_on_its_address_alone():
+    availability, population = FixedDropout(0.5), Population(10)
+    backwards = draws(availability, population, [3, 2, 1])[::-1]
+    np.testing.assert_array_equal(draws(availability, population, [1, 2, 3]), backwards)

@@ -1,0 +1,81 @@
+"""The wheel, installed outside the tree, is complete and works from another directory."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+pytestmark = pytest.mark.slow
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    """Run a command as a user would: nothing of this process's Python settings leaks in."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [str(word) for word in command], cwd=cwd, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, f"{command} failed:\n{done.stdout}\n{done.stderr}"
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from the source distribution, so that this one is complete too."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT, cwd=folder)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new environment that holds the wheel and borrows the dependencies of this one.
+
+    The borrowed folder comes last on the path, and the .pth files in it, such as that of an
+    editable install, are not read there: only the wheel can answer to ``import understudy``.
+    """
+    folder = tmp_path_factory.mktemp("outside") / "venv"
+    venv.create(folder, symlinks=True, with_pip=False)
+    python = folder / "bin" / "python"
+    run(sys.executable, "-m", "pip", "--python", python, "install", "--no-index", "--no-deps",
+        wheel, cwd=folder)  # fmt: skip
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder
+
+
+def test_wheel_has_the_license_and_every_file_of_the_package(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        assert "License-Expression: Apache-2.0" in archive.read(metadata).decode()
+        (license_file,) = (name for name in names if name.endswith("licenses/LICENSE"))
+        assert archive.read(license_file) == (ROOT / "LICENSE").read_bytes()
+    source = ROOT / "src"
+    expected = {
+        path.relative_to(source).as_posix()
+        for path in (source / "understudy").rglob("*")
+        if path.is_file() and path.parent.name != "__pycache__"
+    }
+    assert "understudy/py.typed" in expected
+    assert expected <= names
+
+
+def test_installed_wheel_is_the_one_imported(installed: Path, tmp_path: Path) -> None:
+    code = "import understudy; print(understudy.__file__, understudy.__version__)"
+    file, version = run(installed / "bin" / "python", "-c", code, cwd=tmp_path).split()
+    assert Path(file).is_relative_to(installed)
+    assert version in run(installed / "bin" / "understudy", "--version", cwd=tmp_path)
+
+
+def test_installed_command_runs_a_comparison(installed: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    run(installed / "bin" / "understudy", "run", "--rounds", "2", "--folder", folder, cwd=tmp_path)
+    assert any(folder.iterdir())
