@@ -143,7 +143,7 @@ def test_no_improving_swap_remains(seed, n, m, coefficient):
         np.arange(n),
         coefficient,
         np.random.default_rng(seed),
-        restarts=2,
+        restarts=1,  # the best of several would hide a search that stops early
         enumerate_up_to=0,
     )
     assert is_swap_optimal(distance, penalty, coefficient, picked.tolist(), range(n))

@@ -31,7 +31,7 @@ from understudy.types import (
     Setup,
 )
 
-_CORE = [
+__all__ = [
     "Applied",
     "Arrivals",
     "Block",
@@ -55,7 +55,7 @@ _CORE = [
     "resume",
     "save_state",
 ]
-__all__ = sorted([*_CORE, *registry.PUBLIC])  # noqa: PLE0605  (parts are added by the registry)
+__all__ += sorted(registry.PUBLIC)
 
 
 def __getattr__(name: str) -> Any:

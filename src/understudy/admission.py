@@ -34,7 +34,7 @@ def admit(
     *,
     needs_steps: bool,
 ) -> Admitted:
-    """Sort arrivals into fresh, late and refused, each by ascending id, whatever order they came in.
+    """Sort arrivals into fresh, late and refused, by ascending id whatever order they came in.
 
     The first valid arrival of a (client, start round) counts, a second one is a duplicate.
     """
@@ -173,7 +173,7 @@ def _float_or_nan(value: object) -> float:
 
 
 def _histograms(label_counts: Any, positions: list[int]) -> Floats | None:
-    """(k, C), a row of NaN where a client's own is no histogram; None where there is no valid one."""
+    """(k, C), a row of NaN where a client sent no histogram; None where nobody sent one."""
     if label_counts is None or not positions:
         return None
     rows: list[Floats | None] = []

@@ -184,7 +184,7 @@ def save_state(state: ServerState, path: str | Path) -> None:
 
 
 def load_state(path: str | Path, strategy: Strategy) -> ServerState:
-    """Read what `save_state` wrote; a file of another strategy is refused, naming the difference."""
+    """Read what `save_state` wrote; a file of another strategy is refused, naming what differs."""
     reader = Reader(Path(path))
     _refuse_other(reader, strategy)
     if "population" in reader.about:
@@ -320,7 +320,7 @@ def _refuse_other(reader: Reader, strategy: Strategy) -> None:
     found = reader.about.get("format")
     if found != FORMAT:
         raise CheckpointError(
-            f"{reader.path}: written in format {found} by understudy {reader.about.get('version')}; "
+            f"{reader.path}: written by understudy {reader.about.get('version')} in format {found}; "
             f"this is understudy {__version__}, which reads format {FORMAT}"
         )
     found_differences = differences(describe(strategy), reader.about["strategy"])

@@ -66,7 +66,7 @@ def function(name: str, value: object) -> None:
 
 
 def array(name: str, value: Any, shape: tuple[int | None, ...], kind: type) -> npt.NDArray[Any]:
-    """`value` as an array of `kind` and `shape` (None: any length), or an error that says why not."""
+    """`value` as an array of this kind and shape (None: any length), or an error saying why not."""
     wanted = "(" + ", ".join("any" if size is None else str(size) for size in shape) + ")"
     try:
         result: npt.NDArray[Any] = np.array(value, dtype=kind)

@@ -35,7 +35,7 @@ def _root(
 
 @app.command()
 def run(
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds of each method.")] = 30,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of each method.")] = 25,
     seeds: Annotated[int, typer.Option(min=1, help="How often all is repeated.")] = 5,
     folder: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("runs/quickstart"),
 ) -> None:
@@ -47,7 +47,10 @@ def run(
     from understudy.simulation.report import write_report
     from understudy.simulation.tables import introduction, table
 
-    folder.mkdir(parents=True, exist_ok=True)  # fail now, not after the last round
+    try:
+        folder.mkdir(parents=True, exist_ok=True)  # fail now, not after the last round
+    except OSError as error:
+        raise typer.BadParameter(f"{folder}: {error.strerror}", param_hint="--folder") from None
     console, setting = Console(highlight=False), Setting(rounds=rounds, seeds=seeds)
     console.print(introduction(setting))
     n_runs = seeds * len(setting.contenders())

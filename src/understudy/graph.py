@@ -20,13 +20,13 @@ https://arxiv.org/abs/2211.13975. Equation numbers are this paper's.
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
+
+from understudy.similarity import cosine_similarity, functional_similarity, update_similarity
 
 __all__ = [
     "MAX_CLIENTS",
@@ -53,131 +53,7 @@ MAX_CLIENTS = 3000
 """Floyd-Warshall takes about N^3 steps: half a minute here, a quarter of an hour at N=10,000."""
 
 TABLE_3_THRESHOLDS = (0.0, 0.01, 0.05, 0.1, 0.5)
-_CHUNK = 1 << 22  # float64 values held at once while a Gram matrix is summed: 32 MB
 _EDGE_DEFAULTS = {"code": (0.01, 0.1), "paper": (0.1, 0.01)}  # threshold, sigma2
-
-
-def cosine_similarity(features: ArrayLike) -> Matrix:
-    """Cosine of every two clients' feature vectors (eq. 10 with the cosine as f_sim).
-
-    Parameters
-    ----------
-    features
-        u, (N, f): label histograms, or anything else that tells what a client's data are like. A
-        row of zeros or with a NaN is a client that is not known yet.
-
-    Returns
-    -------
-    (N, N) in [-1, 1], ones on the diagonal, NaN between an unknown client and any other.
-    """
-    rows = np.asarray(features, dtype=np.float64)
-    if rows.ndim != 2:
-        raise ValueError(f"features must have shape (N, f), got {rows.shape}")
-    return _cosine(len(rows), rows.shape[1], lambda start, stop: rows[:, start:stop], "features")
-
-
-def update_similarity(
-    updates: torch.Tensor | NDArray[np.floating] | Sequence[torch.Tensor],
-) -> Matrix:
-    """Cosine of every two clients' updates, negative values set to zero (eq. 11).
-
-    Parameters
-    ----------
-    updates
-        The updates, (k, d) or k vectors of length d. A row of zeros or with a NaN is a client that
-        is not known yet.
-
-    Returns
-    -------
-    (k, k) in [0, 1], ones on the diagonal, NaN between an unknown client and any other.
-
-    Notes
-    -----
-    One Gram matrix, summed in float64 over pieces of d: no float64 copy of all updates is made.
-    The paper uses the updates of the first round.
-    """
-    if isinstance(updates, (torch.Tensor, np.ndarray)):
-        if updates.ndim != 2:
-            raise ValueError(f"updates must have shape (k, d), got {tuple(updates.shape)}")
-        k, d = (int(length) for length in updates.shape)
-    else:
-        shapes = {tuple(row.shape) for row in updates}
-        if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
-            raise ValueError(f"updates must be vectors of one length, got shapes {sorted(shapes)}")
-        k, d = len(updates), next(iter(shapes))[0] if shapes else 0
-
-    def block(start: int, stop: int) -> Matrix:
-        if isinstance(updates, np.ndarray):
-            return updates[:, start:stop].astype(np.float64)
-        if isinstance(updates, torch.Tensor):
-            piece = updates[:, start:stop]
-        else:
-            piece = torch.stack([row[start:stop] for row in updates])
-        return _to_numpy(piece)
-
-    # np.maximum keeps NaN
-    return np.maximum(_cosine(k, d, block, "updates"), 0.0)
-
-
-def functional_similarity(
-    module: torch.nn.Module,
-    vectors: Sequence[torch.Tensor | None] | torch.Tensor | Callable[[int], torch.Tensor | None],
-    validation_inputs: torch.Tensor | NDArray[np.floating],
-    rng: np.random.Generator,
-    *,
-    n_clients: int | None = None,
-    n_samples: int = 256,
-    ridge: float = 1e-3,
-) -> Matrix:
-    """Cosine of what the clients' models answer, on average, to the same noise (eq. 12).
-
-    Parameters
-    ----------
-    module
-        The model's architecture. It is copied; the copy is set to evaluation mode.
-    vectors
-        theta_i: the clients' flat models (parameters, then, if the vector goes on, floating
-        buffers), or a function that gives client k's when asked, one at a time. None is a client
-        that is not known yet.
-    validation_inputs
-        (n, ...), n > 1: the inputs of the server's small validation set. Its mean and covariance
-        are those of the noise.
-    rng
-        Draws the noise.
-    n_clients
-        Needed where `vectors` is a function.
-    n_samples
-        Size of the noise batch; the paper does not give one.
-    ridge
-        Where n is not above the number of input values, the covariance has no full rank; this
-        share of the mean variance is then added to its diagonal.
-
-    Returns
-    -------
-    (N, N) in [0, 1], ones on the diagonal, NaN between an unknown client and any other.
-
-    Notes
-    -----
-    The layer l is the output layer, the paper's choice: whatever `module` returns, usually logits.
-    """
-    if callable(vectors):
-        if n_clients is None:
-            raise ValueError("n_clients must be given when vectors is a function, got None")
-        load = vectors
-    else:
-        if n_clients not in (None, len(vectors)):
-            raise ValueError(f"n_clients must be len(vectors) = {len(vectors)}, got {n_clients}")
-        n_clients = len(vectors)
-        load = vectors.__getitem__
-    noise = torch.from_numpy(_gaussian_like(validation_inputs, rng, n_samples, ridge))
-    model = copy.deepcopy(module).eval()
-    answers: list[Matrix | None] = []
-    for k in range(n_clients):
-        vector = load(k)
-        answers.append(None if vector is None else _mean_answer(model, vector, noise, k))
-    width = next((len(answer) for answer in answers if answer is not None), 1)
-    rows = [np.full(width, np.nan) if answer is None else answer for answer in answers]
-    return np.maximum(cosine_similarity(np.array(rows).reshape(n_clients, width)), 0.0)
 
 
 def unknown_similarity(n_clients: int) -> Matrix:
@@ -415,33 +291,6 @@ def best_edge_score(
     return max(scores, key=lambda scored: scored[1].f1)
 
 
-def _cosine(k: int, d: int, block: Callable[[int, int], Matrix], name: str) -> Matrix:
-    """Cosines of k rows of length d, of which `block` gives the columns start..stop as float64."""
-    width = max(1, _CHUNK // max(k, 1))
-    pieces = [(start, min(start + width, d)) for start in range(0, d, width)]
-    largest = np.zeros(k)
-    for start, stop in pieces:
-        largest = np.maximum(largest, np.abs(block(start, stop)).max(axis=1))
-    infinite = np.isinf(largest)
-    if infinite.any():
-        raise ValueError(
-            f"{name} must be finite (or NaN: not known), row {infinite.argmax()} is not"
-        )
-    known = largest > 0  # false for NaN
-    # Scaling by the largest entry keeps the squares of very large and very small rows in range.
-    scale = np.where(known, largest, 1.0)[:, None]
-    gram = np.zeros((k, k))
-    for start, stop in pieces:
-        rows = np.where(known[:, None], block(start, stop) / scale, 0.0)
-        gram += rows @ rows.T
-    norms = np.sqrt(np.where(known, np.diagonal(gram), 1.0))
-    cosine: Matrix = np.clip((gram + gram.T) / 2 / np.outer(norms, norms), -1.0, 1.0)
-    cosine[~known, :] = np.nan
-    cosine[:, ~known] = np.nan
-    np.fill_diagonal(cosine, 1.0)
-    return cosine
-
-
 def _check_size(matrix: ArrayLike) -> None:
     n_clients = np.shape(matrix)[0] if np.ndim(matrix) else 0
     if n_clients > MAX_CLIENTS:
@@ -449,70 +298,6 @@ def _check_size(matrix: ArrayLike) -> None:
             f"shortest paths of at most {MAX_CLIENTS} clients, got {n_clients}: the time grows "
             f"with N^3 (half a minute at {MAX_CLIENTS}) and the matrix with N^2"
         )
-
-
-def _to_numpy(values: torch.Tensor) -> Matrix:
-    array: Matrix = values.detach().to("cpu", torch.float64).numpy()
-    return array
-
-
-def _gaussian_like(
-    inputs: torch.Tensor | NDArray[np.floating],
-    rng: np.random.Generator,
-    n_samples: int,
-    ridge: float,
-) -> Matrix:
-    """(n_samples, ...) noise with the mean and the covariance of the inputs (n, ...)."""
-    examples = _to_numpy(inputs) if isinstance(inputs, torch.Tensor) else inputs.astype(np.float64)
-    if examples.ndim < 2 or len(examples) < 2 or not np.isfinite(examples).all():
-        raise ValueError(
-            "validation_inputs must be at least two finite examples (n, ...), "
-            f"got shape {examples.shape}"
-        )
-    if n_samples < 1:
-        raise ValueError(f"n_samples must be at least 1, got {n_samples}")
-    if not 0 <= ridge < np.inf:
-        raise ValueError(f"ridge must be a finite number >= 0, got {ridge}")
-    n = len(examples)
-    flat = examples.reshape(n, -1)
-    mean = flat.mean(axis=0)
-    centred = flat - mean
-    # g @ centred / sqrt(n - 1), g ~ N(0, 1), has the sample covariance without ever forming it.
-    noise = mean + rng.standard_normal((n_samples, n)) @ centred / np.sqrt(n - 1)
-    if n <= flat.shape[1]:
-        mean_variance = (centred**2).sum() / (n - 1) / flat.shape[1]
-        deviation = np.sqrt(ridge * mean_variance)
-        noise += deviation * rng.standard_normal(noise.shape)
-    shaped: Matrix = noise.reshape(n_samples, *examples.shape[1:])
-    return shaped
-
-
-def _mean_answer(
-    model: torch.nn.Module, vector: torch.Tensor, noise: torch.Tensor, k: int
-) -> Matrix:
-    """Client k's mean output on the noise, flattened."""
-    parts = dict(model.named_parameters())
-    n_parameters = sum(part.numel() for part in parts.values())
-    buffers = {name: b for name, b in model.named_buffers() if b.is_floating_point()}
-    n_all = n_parameters + sum(part.numel() for part in buffers.values())
-    if vector.ndim != 1 or len(vector) not in (n_parameters, n_all):
-        raise ValueError(
-            f"vectors: client {k}'s must have length {n_parameters} (parameters) or {n_all} "
-            f"(and floating buffers), got shape {tuple(vector.shape)}"
-        )
-    like: dict[str, torch.Tensor] = {**parts}
-    if len(vector) == n_all:
-        like.update(buffers)
-    pieces = torch.split(vector.detach(), [part.numel() for part in like.values()])
-    state = {
-        name: piece.view(part.shape).to(part.device, part.dtype)
-        for (name, part), piece in zip(like.items(), pieces, strict=True)
-    }
-    first = next(iter(parts.values()), noise)
-    with torch.no_grad():
-        answer = torch.func.functional_call(model, state, (noise.to(first.device, first.dtype),))
-    mean: Matrix = _to_numpy(answer).reshape(len(noise), -1).mean(axis=0)
-    return mean
 
 
 def _square(values: ArrayLike, name: str, *, nan: bool) -> Matrix:

@@ -22,31 +22,27 @@ def parts(width: int = 80) -> Iterator[str]:
         for name, part in role.items():
             lead = f"  {name}".ljust(column)
             yield from textwrap.wrap(
-                ", ".join(_parameters(part)) or "–",
+                ", ".join(_parameters(role.role, part)) or "–",
                 width,
                 initial_indent=lead,
                 subsequent_indent=" " * column,
             )
 
 
-def _parameters(part: Any) -> Iterator[str]:
-    if not is_dataclass(part):
-        if inspect.isfunction(part):
-            yield from _arguments(part)
-        return
-    for item in fields(part):
-        if not item.init:
-            continue
-        default: object = item.default
-        if item.default_factory is not MISSING:
-            default = item.default_factory()
-        yield item.name if default is MISSING else f"{item.name}={default!r}"
+def _parameters(role: str, part: Any) -> Iterator[str]:
+    if is_dataclass(part):
+        for item in fields(part):
+            factory = item.default_factory
+            yield _shown(item.name, item.default if factory is MISSING else factory())
+    elif role == "strategy":
+        for name, argument in inspect.signature(part).parameters.items():
+            rest = argument.kind is argument.VAR_KEYWORD
+            yield "any field of Strategy" if rest else _shown(name, argument.default)
 
 
-def _arguments(function: Any) -> Iterator[str]:
-    for name, argument in inspect.signature(function).parameters.items():
-        if argument.kind is argument.VAR_KEYWORD:
-            yield "any field of Strategy"
-        else:
-            empty = argument.default is argument.empty
-            yield name if empty else f"{name}={argument.default!r}"
+def _shown(name: str, default: object) -> str:
+    if default in (MISSING, inspect.Parameter.empty):
+        return name
+    # a function's repr has an address in it
+    value = default.__name__ if inspect.isfunction(default) else repr(default)
+    return f"{name}={value}"

@@ -42,7 +42,7 @@ def generator(seed: int, role: str, t: int = 0, client: int = -1) -> np.random.G
 
 
 def torch_seed(seed: int, role: str, t: int = 0, client: int = -1) -> int:
-    """A seed for a torch generator at the same kind of address (dropout layers, initial weights)."""
+    """A seed for torch at the same kind of address (dropout layers, initial weights)."""
     return int(_sequence(seed, role, t, client).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 

@@ -104,15 +104,16 @@ class Reader:
         if not path.is_file():
             raise CheckpointError(f"{path}: no such file")
         try:
-            self._file: Any = safe_open(path, framework="pt")
-            about = (self._file.metadata() or {}).get("understudy")
+            file: Any = safe_open(path, framework="pt")
+            about = (file.metadata() or {}).get("understudy")
         except (SafetensorError, OSError) as error:
             raise CheckpointError(f"{path}: cut short, or not a checkpoint ({error})") from error
         if about is None:
             raise CheckpointError(f"{path}: a safetensors file, but not a checkpoint of understudy")
         self.path = path
         self.about = json.loads(about)
-        self.names = set(self._file.keys())
+        self.names = set(file.keys())
+        self._file = file
 
     def tensor(self, name: str) -> torch.Tensor:
         if name not in self.names:

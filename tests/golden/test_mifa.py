@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from tests.golden.run import play
-from understudy import MIFA, Local, Strategy
+from understudy import MIFA, Arrivals, Local, Population, Strategy
 from understudy.schedules import constant, inverse_time
 
 SCRIPT = [{0: (6, 0), 1: (3, 0)}, {0: (4, 0)}, {2: (9, 0)}, {}, {1: (12, 0)}]
@@ -42,3 +43,21 @@ def test_three_clients(wait, schedule, expected) -> None:
     np.testing.assert_allclose(np.array(steps)[:, 0], expected, rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(np.array(steps)[:, 1], 0, atol=1e-15)
     assert [one.stepped for one in applied] == [not wait, not wait, True, False, True]
+
+
+def test_newcomer_does_not_stall_it_again() -> None:
+    """Two clients come with 2 and 4: step 3. A third joins, client 0 comes with 6.
+
+    Everyone was seen once already, so the newcomer is a zero: (6 + 4 + 0)/3 = 10/3.
+    """
+    strategy = Strategy(compensator=MIFA(wait=True))
+    state = strategy.init(Population(2), torch.zeros(1, dtype=torch.float64), seed=0)
+    cohort = strategy.select(state, available=np.ones(2, dtype=bool))
+    deltas = torch.tensor([[2.0], [4.0]], dtype=torch.float64)
+    strategy.apply(state, cohort, Arrivals(ids=[0, 1], deltas=deltas, n_examples=[1, 1]))
+    assert state.params.tolist() == [3.0]
+    strategy.grow(state, Population(3))
+    cohort = strategy.select(state, available=np.ones(3, dtype=bool))
+    deltas = torch.tensor([[6.0]], dtype=torch.float64)
+    strategy.apply(state, cohort, Arrivals(ids=[0], deltas=deltas, n_examples=[1]))
+    assert state.params.tolist() == pytest.approx([3 + 10 / 3], rel=1e-12)

@@ -178,9 +178,9 @@ def test_fedvarp(seed, weighting, sampler, schedule) -> None:
     Play(strategy, seed).run(FedVARPTwin(N, D))
 
 
-@by_weighting
-def test_fedavg_is(seed, weighting) -> None:
-    strategy = Strategy(compensator=FedAvgIS(), weighting=weighting)
+@by_sampler_and_weighting
+def test_fedavg_is(seed, weighting, sampler) -> None:
+    strategy = Strategy(sampler=sampler, compensator=FedAvgIS(), weighting=weighting)
     Play(strategy, seed).run(FedAvgISTwin(N, D))
 
 
@@ -220,7 +220,7 @@ def test_capped(seed, weighting, share, sampler) -> None:
         for _, (_, source), coef, _ in twin.parts:
             expected[source] = expected.get(source, 0.0) + coef
         assert totals == {source: pytest.approx(coef) for source, coef in expected.items()}
-    assert twin.n_cut >= 3, "hardly a row was cut: the test shows nothing"
+    assert twin.n_cut, "no row was cut: the test shows nothing"
 
 
 @pytest.mark.parametrize("compensator", [Stale(), FDMS(), MIFA()], ids=repr)
@@ -279,10 +279,11 @@ def test_servers(seed, schedule, name) -> None:
 
 @by_schedule
 @pytest.mark.parametrize("sampler", [Everyone(), Uniform(4)], ids=repr)
-def test_scaffold(seed, schedule, sampler) -> None:
+@pytest.mark.parametrize("n_parameters", [D, D - 2])
+def test_scaffold(seed, schedule, sampler, n_parameters) -> None:
     local = Local(lr=0.1, schedule=schedule, rule=Scaffold())
-    play = Play(Strategy(sampler=sampler, local=local), seed)
-    variates = ScaffoldTwin(N, D)
+    play = Play(Strategy(sampler=sampler, local=local), seed, n_parameters=n_parameters)
+    variates = ScaffoldTwin(N, D, n_parameters)
     n_checked = 0
     for now, cohort, _ in play.against(IgnoreTwin(N, D)):
         assert set(play.corrections) >= set(cohort.asked.tolist())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import stats
@@ -36,29 +36,31 @@ class Contender:
 class Setting:
     """What all methods face; FL-FDMS's clustered setting, with the digits for its images."""
 
-    rounds: int = 30
+    rounds: int = 25
     seeds: int = 5
     n_clients: int = 20
     n_clusters: int = 5
     per_client: int = 64
     alpha: float = 0.7
     model: str = "mlp"
-    local: Local = Local(lr=0.1, epochs=2, batch_size=5)
+    local: Local = field(default_factory=lambda: Local(lr=0.1, epochs=2, batch_size=5))
 
     def contenders(self) -> tuple[Contender, ...]:
         """The methods, in the order of the table."""
-        missing, shared = FixedDropout(self.alpha), {"local": self.local}
-        fedavg, uniform = strategies.fedavg(**shared), Strategy(sampler=Uniform(), **shared)
+        missing, local = FixedDropout(self.alpha), self.local
+        fedavg, uniform = (
+            strategies.fedavg(local=local),
+            strategies.fedavg(sampler=Uniform(), local=local),
+        )
         return (
             Contender("full", "there is none", fedavg, Always()),
             Contender("dropout", "nothing", fedavg, missing),
-            Contender("stale", "its last update", strategies.stale(**shared), missing),
-            Contender("mifa", "its last update", strategies.mifa(**shared), missing),
-            Contender("fedar", "its last update, louder", strategies.fedar(**shared), missing),
-            Contender("fedvarp", "its last, as control", strategies.fedvarp(**shared), missing),
-            Contender("fdms", "its friend's update", strategies.fdms(**shared), missing),
+            Contender("stale", "its last update", strategies.stale(local=local), missing),
+            Contender("fedar", "its last update, louder", strategies.fedar(local=local), missing),
+            Contender("fedvarp", "its last, as control", strategies.fedvarp(local=local), missing),
+            Contender("fdms", "its friend's update", strategies.fdms(local=local), missing),
             Contender("uniform", "nothing; 4 are asked", uniform, missing),
-            Contender("fedgs", "nothing; 4 are asked", strategies.fedgs(**shared), missing),
+            Contender("fedgs", "nothing; 4 are asked", strategies.fedgs(local=local), missing),
         )
 
 
@@ -77,7 +79,7 @@ class Played:
 
 @dataclass(frozen=True)
 class Standing:
-    """One method over all seeds; all in percent, half-widths of 95 % intervals, NaN for one seed."""
+    """One method over all seeds, in percent; half-widths are NaN with a single seed."""
 
     name: str
     words: str
@@ -157,4 +159,5 @@ def half_width(values: Floats) -> float:
 
 
 def _plus_minus(value: float, width: float, form: str) -> str:
-    return f"{value:{form}}" + ("" if np.isnan(width) else f" ± {width:.1f}")
+    number = f"{value:{form}}".replace("-", "−")
+    return number if np.isnan(width) else f"{number} ± {width:.1f}"

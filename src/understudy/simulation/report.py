@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -13,6 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from understudy._version import __version__
 from understudy.simulation.comparison import LAST, Played, Setting, Standing
@@ -20,7 +22,7 @@ from understudy.simulation.comparison import LAST, Played, Setting, Standing
 # Okabe and Ito's colours, which colour-blind readers can tell apart; reference runs in greys.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#7b5ea7")
 REFERENCES = {"full": ("#000000", "--"), "dropout": ("#888888", "-")}
-STYLE = {
+STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: smaller, and it can be searched
     "font.family": "sans-serif",
     "font.size": 10,
@@ -36,14 +38,16 @@ def write_report(
     environment = Environment(
         loader=PackageLoader("understudy.simulation"), autoescape=True, undefined=StrictUndefined
     )
-    page = environment.get_template("report.html").render(
-        setting=setting,
-        last=min(LAST, setting.rounds),
-        rows=[row.cells() for row in rows],
-        curves=_svg(_curves(setting, played), "curves"),
-        stand_ins=_svg(_stand_ins(setting, played), "stand-ins"),
-        version=__version__,
-    )
+    with matplotlib.rc_context(STYLE):
+        curves, stand_ins = _curves(setting, played), _stand_ins(setting, played)
+        page = environment.get_template("report.html").render(
+            setting=setting,
+            last=min(LAST, setting.rounds),
+            rows=[row.cells() for row in rows],
+            curves=_svg(curves, "curves"),
+            stand_ins=_svg(stand_ins, "stand-ins"),
+            version=__version__,
+        )
     path = Path(folder) / "report.html"
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
@@ -61,8 +65,9 @@ def _curves(setting: Setting, played: Sequence[Played]) -> Figure:
     for contender in setting.contenders():
         runs = [run.accuracy * 100 for run in played if run.name == contender.name]
         colour, line = REFERENCES.get(contender.name) or (next(colours), "-")
-        label = contender.name
-        axes.plot(rounds, np.mean(runs, axis=0), line, color=colour, label=label, linewidth=1.8)
+        dots = "." if setting.rounds < 3 else ""  # a line through one point cannot be seen
+        mean, look = np.mean(runs, axis=0), {"color": colour, "linewidth": 1.8}
+        axes.plot(rounds, mean, line + dots, label=contender.name, **look)
         if contender.name in (*REFERENCES, "fdms"):  # more bands would hide each other
             low, high = np.min(runs, axis=0), np.max(runs, axis=0)
             axes.fill_between(rounds, low, high, color=colour, alpha=0.12, linewidth=0)
@@ -90,16 +95,16 @@ def _stand_ins(setting: Setting, played: Sequence[Played]) -> Figure:
 def _outline_clusters(axes: Axes, setting: Setting) -> None:
     clusters = np.arange(setting.n_clients) * setting.n_clusters // setting.n_clients
     for cluster in range(setting.n_clusters):
-        first, *_, last = np.flatnonzero(clusters == cluster).tolist() * 2
-        corners = np.array([first, last, last, first, first]) + [-0.5, 0.5, 0.5, -0.5, -0.5]
-        across = np.array([first, first, last, last, first]) + [-0.5, -0.5, 0.5, 0.5, -0.5]
-        axes.plot(corners, across, color="#d55e00", linewidth=1)
+        members = np.flatnonzero(clusters == cluster)
+        corner, side = members[0] - 0.5, len(members)
+        square = Rectangle((corner, corner), side, side, fill=False, edgecolor="#d55e00")
+        axes.add_patch(square)
 
 
 def _svg(figure: Figure, name: str) -> Markup:
     """The figure as an <svg> element that is the same for the same numbers."""
     text = StringIO()
-    with matplotlib.rc_context({**STYLE, "svg.hashsalt": name}):
+    with matplotlib.rc_context({"svg.hashsalt": name}):
         figure.savefig(text, format="svg", metadata={"Date": None})
     svg = text.getvalue()
     return Markup(svg[svg.index("<svg") :])

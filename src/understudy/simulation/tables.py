@@ -32,12 +32,15 @@ def table(setting: Setting, rows: Sequence[Standing]) -> RenderableType:
     for row in rows:
         result.add_row(*row.cells())
     last = _count(min(LAST, setting.rounds), "round")
-    words = f"Accuracy: mean over the last {last} and all seeds."
+    words = f"Accuracy: mean over the last {last}, then over seeds. "
     if setting.seeds > 1:
-        words += " ±: half a 95 % interval over\nseeds; differences are taken seed by seed."
+        words += "±: half a 95 % interval over seeds; differences are taken seed by seed. "
     else:
-        words += " With one seed, any\ndifference may be chance."
-    words += f" Fluctuation: standard deviation over\nthe last {last}, in points."
+        words += "With one seed, any difference may be chance. "
+    words += (
+        f"Fluctuation: standard deviation over the last {last}, in points. "
+        "uniform and fedgs ask for a fifth of the clients only, full needs all of them."
+    )
     return Group(result, words)
 
 
