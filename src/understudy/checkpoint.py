@@ -320,7 +320,7 @@ def _refuse_other(reader: Reader, strategy: Strategy) -> None:
     found = reader.about.get("format")
     if found != FORMAT:
         raise CheckpointError(
-            f"{reader.path}: written by understudy {reader.about.get('version')} in format {found}; "
+            f"{reader.path}: written by understudy {reader.about.get('version')}, format {found}; "
             f"this is understudy {__version__}, which reads format {FORMAT}"
         )
     found_differences = differences(describe(strategy), reader.about["strategy"])
