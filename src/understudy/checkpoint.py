@@ -8,19 +8,17 @@ round whole. `save_state` writes one self-contained file instead.
 
 from __future__ import annotations
 
-import dataclasses
-import os
-import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from filelock import FileLock, Timeout
 
 from understudy._version import __version__
+from understudy.describe import describe, differences
+from understudy.home import STATE, FolderInUse, Home
 from understudy.rows import RowStore, stride_bytes
 from understudy.state import ServerState, leaves, row_stores
 from understudy.tensorfile import CheckpointError, Entry, Reader, sync_folder, write
@@ -30,69 +28,8 @@ if TYPE_CHECKING:
     from understudy.strategy import Strategy
 
 FORMAT = 1
-STATE = "state.safetensors"
 
-
-class FolderInUse(Exception):
-    """Another process (or another state of this one) is writing to the folder."""
-
-
-class Home:
-    """A run's folder and the right to write to it. The lock dies with its process."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
-        self._lock = FileLock(folder / "lock")
-        try:
-            self._lock.acquire(timeout=0)
-        except Timeout:
-            writer = folder / "writer"
-            who = writer.read_text() if writer.exists() else "another process"
-            raise FolderInUse(f"{folder}: already being written by {who}") from None
-        (folder / "writer").write_text(f"pid {os.getpid()} on {socket.gethostname()}")
-        self.population_file = ""
-        self.population: Population | None = None  # the one that population_file holds
-        self.last_commit = time.monotonic()
-
-    @classmethod
-    def create(cls, folder: Path) -> Home:
-        """For a new run: a folder that holds one already is refused."""
-        home = cls(folder)
-        if (folder / STATE).exists():
-            home.close()
-            raise CheckpointError(
-                f"{folder}: holds a run already; go on with it by resume(), or name another folder"
-            )
-        home.sweep(keep=set())  # what a run that died before its first commit left
-        return home
-
-    def new_rows(self, role: str) -> Path:
-        """A name for a new row file."""
-        return self._unused(role, "rows")
-
-    def _unused(self, stem: str, suffix: str) -> Path:
-        number = 0
-        while (path := self.folder / f"{stem}-{number}.{suffix}").exists():
-            number += 1
-        path.touch()
-        return path
-
-    def save_population(self, population: Population) -> None:
-        if population is not self.population:
-            path = self._unused("population", "safetensors")
-            write(path, dict(_population_entries(population)), {"n_clients": population.n_clients})
-            self.population, self.population_file = population, path.name
-
-    def sweep(self, keep: set[str]) -> None:
-        """Remove row and population files that no commit points to."""
-        for pattern in ("*.rows", "population-*.safetensors", "*.new"):
-            for path in self.folder.glob(pattern):
-                if path.name not in keep:
-                    path.unlink()
-
-    def close(self) -> None:
-        self._lock.release(force=True)
+__all__ = ["FolderInUse", "commit", "load_state", "resume", "save_state"]
 
 
 def commit(state: ServerState, *, every: float = 0.0) -> None:
@@ -107,7 +44,11 @@ def commit(state: ServerState, *, every: float = 0.0) -> None:
     due = time.monotonic() - home.last_commit >= every
     if not due and not any(store.crowded for store in stores.values()):
         return
-    home.save_population(state.population)
+    if home.population is not state.population:
+        file = home.new_population()
+        known = dict(_population_entries(state.population))
+        write(file, known, {"n_clients": state.n_clients})
+        home.population, home.population_file = state.population, file.name
     for store in stores.values():
         store.flush()
     entries, about = _packed(state)
@@ -278,42 +219,6 @@ def _read_population(reader: Reader, prefix: str = "") -> Population:
 
 
 # -- whose checkpoint it is ----------------------------------------------------------------------
-
-
-def describe(part: Any) -> Any:
-    """A part as plain data: its class and its hyper-parameters, nested."""
-    if dataclasses.is_dataclass(part) and not isinstance(part, type):
-        values = {
-            item.name: describe(getattr(part, item.name)) for item in dataclasses.fields(part)
-        }
-        return {"class": type(part).__qualname__, **values}
-    if isinstance(part, list | tuple):
-        return [describe(item) for item in part]
-    if isinstance(part, np.generic):
-        return part.item()
-    if part is None or isinstance(part, bool | int | float | str):
-        return part
-    if callable(part):
-        return f"{getattr(part, '__module__', '')}:{getattr(part, '__qualname__', repr(part))}"
-    return repr(part)
-
-
-def differences(ours: Any, theirs: Any, place: str = "") -> list[str]:
-    """Where two descriptions differ, each as a sentence."""
-    if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
-        if ours.get("class") != theirs.get("class"):
-            return [
-                f"{place or 'strategy'} is {theirs.get('class')} there, {ours.get('class')} here"
-            ]
-        names = dict.fromkeys([*ours, *theirs])
-        return [
-            sentence
-            for name in names
-            for sentence in differences(
-                ours.get(name), theirs.get(name), f"{place}.{name}" if place else name
-            )
-        ]
-    return [] if ours == theirs else [f"{place} is {theirs!r} there, {ours!r} here"]
 
 
 def _refuse_other(reader: Reader, strategy: Strategy) -> None:

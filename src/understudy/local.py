@@ -110,8 +110,8 @@ class Scaffold:
             before = state.own.get(client)
             after = before - state.common - delta / (float(n_steps) * eta)
             after[end.n_parameters :] = 0
+            change += after - before  # first: `before` is borrowed from the row that is written
             state.own.put(client, after)
-            change += after - before
         state.common += change / n_active
 
 

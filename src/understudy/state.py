@@ -13,7 +13,7 @@ from understudy.rows import RowStore
 from understudy.types import Arrivals, Bools, Floats, Ints, Population
 
 if TYPE_CHECKING:
-    from understudy.checkpoint import Home
+    from understudy.home import Home
     from understudy.strategy import Strategy
 
 # Requests of one client that may be open at once; a client that never answers would otherwise

@@ -17,11 +17,13 @@ import numpy.typing as npt
 import torch
 from threadpoolctl import threadpool_limits
 
-from understudy import checkpoint, checks
+from understudy import boundary, checkpoint, checks
 from understudy.admission import Admitted, admit
 from understudy.aggregators import Linear
 from understudy.compensators.ignore import Ignore
+from understudy.describe import describe, differences
 from understudy.footprint import Footprint, measure, refuse_if_too_large
+from understudy.home import Home
 from understudy.local import Local
 from understudy.rng import generator
 from understudy.roles import Aggregator, Compensator, Guard, Sampler, Server, check_with
@@ -40,10 +42,8 @@ from understudy.state import (
 from understudy.types import (
     Applied,
     Arrivals,
-    Bools,
     Cohort,
     Contributions,
-    Floats,
     Ints,
     Outcome,
     Population,
@@ -144,13 +144,13 @@ class Strategy:
         folder : path, optional
             Where the run is kept, so that it survives a crash: see `commit` and `resume`.
         """
-        params = _checked_params(params)
+        params = boundary.flat_params(params)
         checks.integer("seed", seed, low=0)
         n_parameters = len(params) if n_parameters is None else n_parameters
         checks.integer("n_parameters", n_parameters, low=1, high=len(params))
         need = self.footprint(population, len(params), dtype=params.dtype)
         refuse_if_too_large(need, None if folder is None else Path(folder))
-        home = None if folder is None else checkpoint.Home.create(Path(folder))
+        home = None if folder is None else Home.create(Path(folder))
         state = self._fresh(population, params.detach().clone(), seed, n_parameters, home)
         if home is not None:
             checkpoint.commit(state)
@@ -162,7 +162,7 @@ class Strategy:
         params: torch.Tensor,
         seed: int,
         n_parameters: int,
-        home: checkpoint.Home | None,
+        home: Home | None,
     ) -> ServerState:
         n = population.n_clients
         states = self._init_parts(population, params, n_parameters, seed, 0, home)
@@ -191,7 +191,7 @@ class Strategy:
         n_parameters: int,
         seed: int,
         t: int,
-        home: checkpoint.Home | None,
+        home: Home | None,
     ) -> dict[str, Any]:
         """The parts' own states; on growing, for the larger population, at its round."""
 
@@ -241,8 +241,8 @@ class Strategy:
         """
         self._refuse_foreign(state)
         n, t = state.n_clients, state.t
-        reachable = _mask("available", available, n) & state.active
-        rates = state.population.p if p is None else _probabilities("p", p, n)
+        reachable = boundary.mask("available", available, n) & state.active
+        rates = state.population.p if p is None else boundary.probabilities("p", p, n)
         start = RoundStart(
             t=t,
             population=state.known_population(),
@@ -254,7 +254,7 @@ class Strategy:
             rng=generator(state.seed, "sampler", t),
         )
         picked, weights = self.sampler.pick(state.sampler, start)
-        wanted, weight = _checked_pick(self.sampler, picked, weights, state.active)
+        wanted, weight = boundary.pick(self.sampler, picked, weights, state.active)
         asked = wanted[reachable[wanted]]
         starts = getattr(self.compensator, "starts", None)
         return Cohort(
@@ -331,11 +331,9 @@ class Strategy:
 
     def _refuse_foreign(self, state: ServerState) -> None:
         if state.made_by is not self:
-            differences = checkpoint.differences(
-                checkpoint.describe(self), checkpoint.describe(state.made_by)
-            )
-            if differences:
-                raise ValueError(f"state: made by another strategy: {'; '.join(differences)}")
+            found = differences(describe(self), describe(state.made_by))
+            if found:
+                raise ValueError(f"state: made by another strategy: {'; '.join(found)}")
 
     def _round_end(
         self, state: ServerState, cohort: Cohort, fresh: Arrivals, late: Arrivals
@@ -418,55 +416,3 @@ def _outcomes(n_clients: int, cohort: Cohort, admitted: Admitted) -> npt.NDArray
             outcome[client] = Outcome.REFUSED
     outcome[np.asarray(admitted.fresh.ids, dtype=np.int64)] = Outcome.CAME
     return outcome
-
-
-def _checked_params(params: Any) -> torch.Tensor:
-    if not isinstance(params, torch.Tensor):
-        raise TypeError(f"params: expected a flat torch tensor (d,), got {type(params).__name__}")
-    if params.ndim != 1 or not params.is_floating_point():
-        raise ValueError(
-            "params: expected a flat floating torch tensor (d,), "
-            f"got shape {tuple(params.shape)} of {params.dtype}"
-        )
-    if len(params) == 0:
-        raise ValueError("params: expected at least one entry, got none")
-    return params
-
-
-def _mask(name: str, value: npt.ArrayLike, n: int) -> Bools:
-    raw = np.asarray(value)
-    if raw.shape != (n,) or not (raw.dtype == np.bool_ or np.isin(raw, (0, 1)).all()):
-        raise ValueError(
-            f"{name}: expected ({n},) true or false, one for each client, "
-            f"got shape {raw.shape} of {raw.dtype}"
-        )
-    return raw.astype(np.bool_)
-
-
-def _probabilities(name: str, value: npt.ArrayLike, n: int) -> Floats:
-    rates = checks.array(name, value, (n,), float)
-    if not ((rates >= 0) & (rates <= 1)).all():
-        client = int(np.argmax(~((rates >= 0) & (rates <= 1))))
-        raise ValueError(f"{name}[{client}]: expected a probability, got {rates[client]}")
-    return rates
-
-
-def _checked_pick(
-    sampler: Sampler, picked: npt.ArrayLike, weights: npt.ArrayLike, active: Bools
-) -> tuple[Ints, Floats]:
-    """A sampler's answer, by ascending id; a plug-in's mistake is named here, not later."""
-    wanted = np.array(picked, dtype=np.int64).reshape(-1)
-    weight = np.array(weights, dtype=np.float64).reshape(-1)
-    who = type(sampler).__name__
-    if len(weight) != len(wanted):
-        raise ValueError(f"{who}.pick: {len(wanted)} ids but {len(weight)} weights")
-    if len(np.unique(wanted)) != len(wanted):
-        raise ValueError(f"{who}.pick: expected distinct ids, got {wanted.tolist()}")
-    if len(wanted) and not (0 <= wanted.min() and wanted.max() < len(active)):
-        raise ValueError(f"{who}.pick: expected ids 0 to {len(active) - 1}, got {wanted.tolist()}")
-    if not active[wanted].all():
-        raise ValueError(f"{who}.pick: picked retired clients {wanted[~active[wanted]].tolist()}")
-    if not (np.isfinite(weight) & (weight > 0)).all():
-        raise ValueError(f"{who}.pick: expected weights > 0, got {weight.tolist()}")
-    order = np.argsort(wanted)
-    return wanted[order], weight[order]

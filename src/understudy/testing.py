@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from understudy.checkpoint import describe, load_state, save_state
+from understudy.checkpoint import load_state, save_state
+from understudy.describe import describe
 from understudy.rng import generator
 from understudy.roles import Availability, Compensator, Sampler
 from understudy.rows import RowStore

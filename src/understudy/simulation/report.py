@@ -66,8 +66,8 @@ def _curves(setting: Setting, played: Sequence[Played]) -> Figure:
         runs = [run.accuracy * 100 for run in played if run.name == contender.name]
         colour, line = REFERENCES.get(contender.name) or (next(colours), "-")
         dots = "." if setting.rounds < 3 else ""  # a line through one point cannot be seen
-        mean, look = np.mean(runs, axis=0), {"color": colour, "linewidth": 1.8}
-        axes.plot(rounds, mean, line + dots, label=contender.name, **look)
+        mean, name = np.mean(runs, axis=0), contender.name
+        axes.plot(rounds, mean, line + dots, color=colour, label=name, linewidth=1.8)
         if contender.name in (*REFERENCES, "fdms"):  # more bands would hide each other
             low, high = np.min(runs, axis=0), np.max(runs, axis=0)
             axes.fill_between(rounds, low, high, color=colour, alpha=0.12, linewidth=0)

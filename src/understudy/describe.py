@@ -1,0 +1,45 @@
+"""Parts as plain data: to tell whose checkpoint it is, and to name what differs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+
+def describe(part: Any) -> Any:
+    """A part as plain data: its class and its hyper-parameters, nested."""
+    if dataclasses.is_dataclass(part) and not isinstance(part, type):
+        values = {
+            item.name: describe(getattr(part, item.name)) for item in dataclasses.fields(part)
+        }
+        return {"class": type(part).__qualname__, **values}
+    if isinstance(part, list | tuple):
+        return [describe(item) for item in part]
+    if isinstance(part, np.generic):
+        return part.item()
+    if part is None or isinstance(part, bool | int | float | str):
+        return part
+    if callable(part):
+        return f"{getattr(part, '__module__', '')}:{getattr(part, '__qualname__', repr(part))}"
+    return repr(part)
+
+
+def differences(ours: Any, theirs: Any, place: str = "") -> list[str]:
+    """Where two descriptions differ, each as a sentence."""
+    if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
+        if ours.get("class") != theirs.get("class"):
+            return [
+                f"{place or 'strategy'} is {theirs.get('class')} there, {ours.get('class')} here"
+            ]
+        names = dict.fromkeys([*ours, *theirs])
+        return [
+            sentence
+            for name in names
+            for sentence in differences(
+                ours.get(name), theirs.get(name), f"{place}.{name}" if place else name
+            )
+        ]
+    return [] if ours == theirs else [f"{place} is {theirs!r} there, {ours!r} here"]
