@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 app = typer.Typer(
+    name="understudy",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
