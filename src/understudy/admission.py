@@ -9,9 +9,10 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
-from understudy.types import Arrivals, Bools, Cohort, Floats, Ints, Reason, Refusal
+from understudy.types import Arrivals, Bools, Cohort, Floats, Ints, Outcome, Reason, Refusal
 
 Request = tuple[int, int]  # (client, the round it was asked in)
 
@@ -190,3 +191,16 @@ def _histograms(label_counts: Any, positions: list[int]) -> Floats | None:
     width = max(set(sizes), key=sizes.count)  # one odd client must not decide the number of classes
     missing = np.full(width, np.nan)
     return np.stack([row if row is not None and len(row) == width else missing for row in rows])
+
+
+def outcomes(n_clients: int, cohort: Cohort, admitted: Admitted) -> npt.NDArray[np.int8]:
+    """(N,) what became of each client; what is written later weighs more."""
+    outcome = np.full(n_clients, Outcome.NOT_WANTED, dtype=np.int8)
+    outcome[cohort.wanted] = Outcome.UNAVAILABLE
+    outcome[cohort.asked] = Outcome.MISSING
+    outcome[np.asarray(admitted.late.ids, dtype=np.int64)] = Outcome.LATE
+    for client, start in admitted.answered:
+        if start == cohort.t:
+            outcome[client] = Outcome.REFUSED
+    outcome[np.asarray(admitted.fresh.ids, dtype=np.int64)] = Outcome.CAME
+    return outcome

@@ -65,8 +65,19 @@ def commit(state: ServerState, *, every: float = 0.0) -> None:
     home.last_commit = time.monotonic()
 
 
-def resume(folder: str | Path, strategy: Strategy) -> ServerState:
-    """The state of the last commit in `folder`, and the right to write there."""
+def resume(folder: str | Path, strategy: Strategy, extra: Any = None) -> ServerState:
+    """The state of the last commit in `folder`, and the right to write there.
+
+    Parameters
+    ----------
+    folder : path
+        A run's folder.
+    strategy : Strategy
+        The one that made it; another one is refused, naming what differs.
+    extra : dataclass, optional
+        Where the run kept something of its own in `ServerState.extra`: an object of that form, to
+        be filled.
+    """
     folder = Path(folder)
     if not (folder / STATE).is_file():
         raise CheckpointError(f"{folder}: holds no run ({STATE} is not there)")
@@ -78,7 +89,7 @@ def resume(folder: str | Path, strategy: Strategy) -> ServerState:
         population = _read_population(Reader(folder / home.population_file))
         home.population = population
         home.sweep(keep={*reader.about["rows"].values(), home.population_file})
-        state = _rebuilt(reader, strategy, population)
+        state = _rebuilt(reader, strategy, population, extra)
         for path, store in list(row_stores(state)):
             owner, name = _owner(state, path)
             setattr(owner, name, _reopened(store, reader, path))
@@ -149,7 +160,7 @@ def _packed(state: ServerState) -> tuple[dict[str, Entry], dict[str, Any]]:
         if isinstance(value, torch.Tensor | np.ndarray):
             entries[path] = Entry.of(value)
             kinds[path] = "torch" if isinstance(value, torch.Tensor) else "numpy"
-        elif value is None or isinstance(value, bool | int | float):
+        elif value is None or isinstance(value, bool | int | float | str):
             numbers[path] = value
         elif isinstance(value, np.generic):
             numbers[path] = value.item()
@@ -168,11 +179,14 @@ def _packed(state: ServerState) -> tuple[dict[str, Entry], dict[str, Any]]:
     return entries, about
 
 
-def _rebuilt(reader: Reader, strategy: Strategy, population: Population) -> ServerState:
+def _rebuilt(
+    reader: Reader, strategy: Strategy, population: Population, extra: Any = None
+) -> ServerState:
     """A state made anew by the strategy, then filled with what the file holds."""
     params = _on(reader.about["device"], reader.tensor("params"))
     numbers, kinds = reader.about["numbers"], reader.about["kinds"]
     state = strategy._fresh(population, params, numbers["seed"], numbers["n_parameters"], None)
+    state.extra = extra
     for path, template in list(leaves(state)):
         owner, name = _owner(state, path)
         if path in kinds:
@@ -181,7 +195,7 @@ def _rebuilt(reader: Reader, strategy: Strategy, population: Population) -> Serv
             setattr(owner, name, value)
         elif path in numbers:
             setattr(owner, name, numbers[path])
-        elif not isinstance(template, RowStore):
+        elif not isinstance(template, RowStore) and path != "extra":
             raise CheckpointError(f"{reader.path}: {path} is missing")
     return state
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -15,7 +16,7 @@ def describe(part: Any) -> Any:
         values = {
             item.name: describe(getattr(part, item.name)) for item in dataclasses.fields(part)
         }
-        return {"class": type(part).__qualname__, **values}
+        return {"class": _name(type(part)), **values}
     if isinstance(part, list | tuple):
         return [describe(item) for item in part]
     if isinstance(part, np.generic):
@@ -23,7 +24,7 @@ def describe(part: Any) -> Any:
     if part is None or isinstance(part, bool | int | float | str):
         return part
     if callable(part):
-        return f"{getattr(part, '__module__', '')}:{getattr(part, '__qualname__', repr(part))}"
+        return _name(part)
     return repr(part)
 
 
@@ -43,3 +44,13 @@ def differences(ours: Any, theirs: Any, place: str = "") -> list[str]:
             )
         ]
     return [] if ours == theirs else [f"{place} is {theirs!r} there, {ours!r} here"]
+
+
+def _name(thing: Any) -> str:
+    """Short for our own, with its module for other people's; a lambda is told by its code."""
+    module = getattr(thing, "__module__", "")
+    name = getattr(thing, "__qualname__", repr(thing))
+    if "<lambda>" in name and hasattr(thing, "__code__"):
+        code = thing.__code__
+        name += f" {crc32(code.co_code + repr((code.co_consts, code.co_names)).encode()):08x}"
+    return name if module.partition(".")[0] == "understudy" else f"{module}:{name}"

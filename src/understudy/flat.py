@@ -79,15 +79,14 @@ class Layout:
 
     def vector(self, module: nn.Module) -> torch.Tensor:
         """(d,) a copy of the module's values."""
-        return torch.cat([entry.detach().reshape(-1) for entry in self._entries(module)])
+        return torch.cat([entry.detach().reshape(-1) for entry in self.entries(module).values()])
 
     def load(self, module: nn.Module, vector: torch.Tensor) -> None:
         """Write a (d,) vector into the module."""
         with torch.no_grad():
-            for entry, values in zip(
-                self._entries(module), self.named(vector).values(), strict=True
-            ):
-                entry.copy_(values)
+            named = self.named(vector)
+            for name, entry in self.entries(module).items():
+                entry.copy_(named[name])
 
     def named(self, vector: torch.Tensor) -> dict[str, torch.Tensor]:
         """Views of a (d,) vector, by name, in their shapes."""
@@ -121,14 +120,14 @@ class Layout:
             pieces.append(values.detach().to(self.dtype).reshape(-1))
         return torch.cat(pieces)
 
-    def _entries(self, module: nn.Module) -> list[torch.Tensor]:
-        """The module's own tensors, in the order of the vector."""
+    def entries(self, module: nn.Module) -> dict[str, torch.Tensor]:
+        """The module's own tensors, by name, in the order of the vector."""
         entries: dict[str, torch.Tensor] = dict(module.named_parameters())
         entries.update(_floating_buffers(module))
         shapes = {name: entry.shape for name, entry in entries.items()}
         if shapes != dict(zip(self.names, self.shapes, strict=True)):
             raise ValueError("module: its names or shapes are not those of this layout")
-        return [entries[name] for name in self.names]
+        return entries
 
 
 def other_buffers(module: nn.Module) -> list[torch.Tensor]:

@@ -62,7 +62,24 @@ _PARTS: dict[str, dict[str, str]] = {
     "availability": {
         "always": "availability.always:Always",
         "bernoulli": "availability.bernoulli:Bernoulli",
+        "label_bernoulli": "availability.bernoulli:LabelBernoulli",
         "fixed_dropout": "availability.dropout:FixedDropout",
+        "more_data_first": "availability.skewed:MoreDataFirst",
+        "less_data_first": "availability.skewed:LessDataFirst",
+        "y_max_first": "availability.skewed:YMaxFirst",
+        "y_cycle": "availability.skewed:YCycle",
+        "log_normal": "availability.skewed:LogNormal",
+        "sin_log_normal": "availability.skewed:SinLogNormal",
+        "markov": "availability.markov:Markov",
+        "cyclic": "availability.periodic:Cyclic",
+        "diurnal": "availability.periodic:Diurnal",
+        "trace": "availability.trace:Trace",
+    },
+    "delay": {
+        "failure": "delay:Failure",
+        "latency": "delay:Latency",
+        "deadline": "delay:Deadline",
+        "combined": "delay:Combined",
     },
     "strategy": {
         "fedavg": "strategies:fedavg",
@@ -142,6 +159,7 @@ SERVERS = Registry("server")
 RULES = Registry("rule")
 SCHEDULES = Registry("schedule")
 AVAILABILITY = Registry("availability")
+DELAYS = Registry("delay")
 STRATEGIES = Registry("strategy")
 
 # public name → place, for `from understudy import …`

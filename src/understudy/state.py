@@ -46,6 +46,7 @@ class ServerState:
     made_by: Strategy = field(metadata={"saved": False})
     # seconds between two commits that `apply` makes by itself; None: only `commit` commits
     commit_every: float | None = field(default=2.0, metadata={"saved": False})
+    extra: Any = None  # what whoever runs the rounds wants to be committed with them
     _home: Home | None = None
 
     @property
@@ -162,6 +163,8 @@ def grow_part(old: Any, new: Any) -> Any:
 
 
 def _grown(before: Any, after: Any) -> Any:
+    if before is None or (after is None and isinstance(before, RowStore)):
+        return after  # what the part needs for the larger population, or no longer needs
     if is_dataclass(before):
         return grow_part(before, after)
     if isinstance(before, RowStore):

@@ -7,7 +7,7 @@ lets the compensator say which row speaks for which client, and takes the step.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from understudy import boundary, checkpoint, checks
-from understudy.admission import Admitted, admit
+from understudy.admission import Admitted, admit, outcomes
 from understudy.aggregators import Linear
 from understudy.compensators.ignore import Ignore
 from understudy.describe import describe, differences
@@ -45,7 +45,6 @@ from understudy.types import (
     Cohort,
     Contributions,
     Ints,
-    Outcome,
     Population,
     RoundEnd,
     RoundStart,
@@ -53,6 +52,18 @@ from understudy.types import (
 )
 
 WEIGHTINGS = ("clients", "examples")
+
+
+@dataclass(frozen=True, eq=False)
+class Filled:
+    """A round between its two halves: rows are borrowed until `finish`."""
+
+    end: RoundEnd
+    contributions: Contributions
+    update: torch.Tensor | None  # (d,) what the aggregator made of them; None: no step
+    admitted: Admitted
+    notes: Mapping[str, float]
+    timings: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -127,6 +138,7 @@ class Strategy:
         seed: int = 0,
         n_parameters: int | None = None,
         folder: str | Path | None = None,
+        extra: Any = None,
     ) -> ServerState:
         """The state before round 0.
 
@@ -143,6 +155,8 @@ class Strategy:
             look at these only.
         folder : path, optional
             Where the run is kept, so that it survives a crash: see `commit` and `resume`.
+        extra : dataclass, optional
+            What whoever runs the rounds wants to be committed with the state: arrays and numbers.
         """
         params = boundary.flat_params(params)
         checks.integer("seed", seed, low=0)
@@ -152,8 +166,8 @@ class Strategy:
         refuse_if_too_large(need, None if folder is None else Path(folder))
         home = None if folder is None else Home.create(Path(folder))
         state = self._fresh(population, params.detach().clone(), seed, n_parameters, home)
-        if home is not None:
-            checkpoint.commit(state)
+        state.extra = extra
+        checkpoint.commit(state)
         return state
 
     def _fresh(
@@ -274,6 +288,14 @@ class Strategy:
         A bad arrival is refused with a reason and its client counts as absent. Where nobody came,
         the model stays as it is and the round is counted all the same.
         """
+        return self.finish(state, self.fill(state, cohort, arrivals))
+
+    def fill(self, state: ServerState, cohort: Cohort, arrivals: Arrivals) -> Filled:
+        """The first half of `apply`: who speaks for whom, and the update that this makes.
+
+        For whoever wants to look at the rows before the memories take in the round; `finish` must
+        follow.
+        """
         self._refuse_foreign(state)
         if cohort.t != state.t:
             raise ValueError(f"cohort: of round {cohort.t}, but the state is in round {state.t}")
@@ -296,23 +318,32 @@ class Strategy:
                 notes.update(said)
                 clock.lap("guard")
             end = self._round_end(state, cohort, fresh, late)
-            contributions = Contributions.none()
+            contributions, update = Contributions.none(), None
             if len(fresh):
                 contributions = self.compensator.fill(state.compensator, end)
                 notes.update(contributions.notes)
             clock.lap("fill")
-            params, step = state.params, None
             if len(contributions):
                 update = self.aggregator.aggregate(contributions)
                 clock.lap("aggregate")
-                params = self.server.step(state.server, state.params, update, state.t)
+        return Filled(end, contributions, update, admitted, notes, clock.laps)
+
+    def finish(self, state: ServerState, filled: Filled) -> Applied:
+        """The second half of `apply`: the server's step, and what everyone learns from it."""
+        end, admitted, notes = filled.end, filled.admitted, dict(filled.notes)
+        clock = _Stopwatch(filled.timings)
+        params, step = state.params, None
+        with threadpool_limits(limits=1, user_api="blas"), torch.no_grad():
+            if filled.update is not None:
+                params = self.server.step(state.server, state.params, filled.update, state.t)
                 step = params - state.params
                 clock.lap("step")
             notes.update(self.compensator.learn(state.compensator, end, step))
             self.sampler.learn(state.sampler, end)
             self.local.rule.learn(state.local, end)
             clock.lap("learn")
-        outcome = _outcomes(state.n_clients, cohort, admitted)
+        cohort = end.cohort
+        outcome = outcomes(state.n_clients, cohort, admitted)
         state.params = params
         state.pending = still_pending(state.pending, cohort.asked, state.t, admitted.answered)
         state.t += 1
@@ -321,7 +352,7 @@ class Strategy:
             clock.lap("commit")
         return Applied(
             t=cohort.t,
-            contributions=contributions,
+            contributions=filled.contributions,
             outcome=outcome,
             refusals=admitted.refusals,
             notes=notes,
@@ -363,7 +394,7 @@ class Strategy:
         """Take in new clients: `population` is the larger one, the old clients first."""
         old, larger = state.n_clients, grown_population(state, population)
         new = self._init_parts(
-            larger, state.params, state.n_parameters, state.seed, state.t, state._home
+            population, state.params, state.n_parameters, state.seed, state.t, state._home
         )
         for name, part in new.items():
             setattr(state, name, grow_part(getattr(state, name), part))
@@ -380,6 +411,7 @@ class Strategy:
         state.pending = state.pending[state.pending[:, 0] != id]
         for _, store in row_stores(state):
             store.drop(id)
+        checkpoint.commit(state)
 
     # -- what survives a crash -----------------------------------------------------------------
 
@@ -396,23 +428,10 @@ class Strategy:
 class _Stopwatch:
     """Seconds of each phase: part of the log, never of a decision."""
 
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
+    def __init__(self, laps: Mapping[str, float] | None = None) -> None:
+        self.laps = dict(laps or {})
         self._last = time.perf_counter()
 
     def lap(self, name: str) -> None:
         now = time.perf_counter()
         self.laps[name], self._last = now - self._last, now
-
-
-def _outcomes(n_clients: int, cohort: Cohort, admitted: Admitted) -> npt.NDArray[np.int8]:
-    """(N,) what became of each client; what is written later weighs more."""
-    outcome = np.full(n_clients, Outcome.NOT_WANTED, dtype=np.int8)
-    outcome[cohort.wanted] = Outcome.UNAVAILABLE
-    outcome[cohort.asked] = Outcome.MISSING
-    outcome[np.asarray(admitted.late.ids, dtype=np.int64)] = Outcome.LATE
-    for client, start in admitted.answered:
-        if start == cohort.t:
-            outcome[client] = Outcome.REFUSED
-    outcome[np.asarray(admitted.fresh.ids, dtype=np.int64)] = Outcome.CAME
-    return outcome

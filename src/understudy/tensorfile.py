@@ -84,6 +84,8 @@ def write(path: Path, entries: Mapping[str, Entry], about: Mapping[str, object])
 
 def raw_bytes(tensor: torch.Tensor) -> memoryview:
     """A tensor's bytes, without a copy where it lies in one piece on the CPU."""
+    if tensor.numel() == 0:
+        return memoryview(b"")
     flat: Any = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
     return memoryview(flat)
 

@@ -354,7 +354,7 @@ class Applied:
     refusals: tuple[Refusal, ...]
     notes: Mapping[str, float]
     stepped: bool  # False: nobody contributed, the model stayed as it was
-    timings: Mapping[str, float]  # seconds of guard, fill, aggregate, step, learn
+    timings: Mapping[str, float]  # seconds of admit, guard, fill, aggregate, step, learn, commit
 
 
 @dataclass(frozen=True, eq=False)
@@ -373,6 +373,8 @@ class RoundLog:
     megabytes_down: float = 0.0
     timings: Mapping[str, float] = field(default_factory=dict)  # seconds
     clock: float = 0.0  # simulated seconds at the end of the round
+    client_metrics: Mapping[str, Floats] = field(default_factory=dict)  # each (N,), where asked for
+    errors: Floats | None = None  # (c,) ‖stand-in − true update‖², NaN for one's own; oracle only
 
     @property
     def stand_ins(self) -> list[tuple[int, int, float]]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Capped:
-    """Limit what one row carries *for others* to max(share, 1/|came|) of the total.
+    """Limit what one row carries *for others* to ``max(share, 1/|came|)`` of the total.
 
     A friend of many absent clients otherwise speaks ten times as loud as anyone: a risk to
     stability, and an opening for a hostile client. A row's own weight is never cut. What is cut

@@ -53,7 +53,9 @@ class FDMS:
 
     References
     ----------
-    Wang & Xu, Friends to Help: Saving Federated Learning from Client Dropout, 2022.
+    Wang & Xu, Friends to Help: Saving Federated Learning from Client Dropout, 2022, and its longer
+    version, Combating Client Dropout in Federated Learning via Friend Model Substitution, whose
+    numbers the equations carry.
     """
 
     similarity: str = "cosine"

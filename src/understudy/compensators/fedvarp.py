@@ -14,7 +14,7 @@ from understudy.types import Contributions, RoundEnd, Setup
 
 @dataclass(frozen=True)
 class FedVARP:
-    """FedVARP: (1/N) Σ_j y_j + (1/|A|) Σ_{i∈A} (Δ_i − y_i), then y_i ← Δ_i.
+    """FedVARP: ``(1/N) Σ_j y_j + (1/|A|) Σ_{i∈A} (Δ_i − y_i)``, then y_i ← Δ_i.
 
     y_j is the last update of client j, zero before its first. The first sum spans everyone
     remembered; by examples, the means are weighted.

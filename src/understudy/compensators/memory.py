@@ -120,7 +120,10 @@ class MIFA:
 
 @dataclass(frozen=True)
 class LinearCutoff:
-    """g(t) = t₀ + t/b, b > 2: FedAR's choice for convex losses."""
+    """g(t) = t₀ + t/b, b > 2: FedAR's choice for convex losses.
+
+    The paper gives no numbers; the defaults keep the absences of 5 to 20 rounds it speaks of.
+    """
 
     t0: float = 10.0
     b: float = 3.0
@@ -135,7 +138,10 @@ class LinearCutoff:
 
 @dataclass(frozen=True)
 class SqrtCutoff:
-    """g(t) = c · max(√t, √T₀): FedAR's choice for non-convex losses."""
+    """g(t) = c · max(√t, √T₀): FedAR's choice for non-convex losses.
+
+    The paper gives no numbers; the defaults keep absences of up to 10 rounds from the start.
+    """
 
     c: float = 2.0
     t0: float = 25.0
@@ -174,8 +180,8 @@ class FedAR:
 
     References
     ----------
-    FedAR: Addressing Client Unavailability in Federated Learning with Local Update Approximation
-    and Rectification, 2024.
+    Jiang et al., FedAR: Addressing Client Unavailability in Federated Learning with Local Update
+    Approximation and Rectification, 2024.
     """
 
     rho: float = 0.1

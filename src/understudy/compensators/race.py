@@ -24,8 +24,8 @@ class HoeffdingRace:
     ----------
     threshold : {"theorem", "code"}
         "code" has 2βt under the root, and `scale` acts on the root only, as in the authors' code.
-        With the theorem's own form and its constants nobody can be eliminated before t = 76,
-        because scores lie in [0, 1].
+        With the theorem's own form, K = 20 and the other constants as they are, nobody can be
+        eliminated before t = 76, because scores lie in [0, 1].
     scale : float
         1 is the paper's case 1, 0.5 its case 2.
     n_clients : int, optional

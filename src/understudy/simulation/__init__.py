@@ -1,24 +1,49 @@
 """A federation on one machine: data, local training, and the loop of rounds."""
 
 from understudy.simulation.data import Federation
+from understudy.simulation.dataset import Dataset, federate
 from understudy.simulation.digits import clustered_digits, digits
 from understudy.simulation.engine import Run, simulate
+from understudy.simulation.evaluation import evaluate
 from understudy.simulation.models import build
-from understudy.simulation.partitions import Partition, clustered, hold_out, iid
-from understudy.simulation.training import LoopTrainer, batch_plan, evaluate
+from understudy.simulation.partitions import (
+    SHARD_LEVELS,
+    Partition,
+    classes_per_client,
+    clustered,
+    dirichlet,
+    hold_out,
+    iid,
+    shards,
+)
+from understudy.simulation.plan import batch_plan
+from understudy.simulation.sources import cifar10, fashion_mnist, mnist, svhn
+from understudy.simulation.synthetic import synthetic
+from understudy.simulation.training import LocalTrainer
 
 __all__ = [
+    "SHARD_LEVELS",
+    "Dataset",
     "Federation",
-    "LoopTrainer",
+    "LocalTrainer",
     "Partition",
     "Run",
     "batch_plan",
     "build",
+    "cifar10",
+    "classes_per_client",
     "clustered",
     "clustered_digits",
     "digits",
+    "dirichlet",
     "evaluate",
+    "fashion_mnist",
+    "federate",
     "hold_out",
     "iid",
+    "mnist",
+    "shards",
     "simulate",
+    "svhn",
+    "synthetic",
 ]

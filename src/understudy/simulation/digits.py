@@ -7,26 +7,37 @@ from importlib.resources import files
 import numpy as np
 import torch
 
-from understudy.rng import generator
 from understudy.simulation.data import Federation
-from understudy.simulation.partitions import clustered, hold_out
+from understudy.simulation.dataset import Dataset, federate
+from understudy.simulation.partitions import clustered
 
 
-def digits() -> tuple[torch.Tensor, torch.Tensor]:
+def digits() -> Dataset:
     """Images (1797, 1, 8, 8), float32 in [0, 1], and labels (1797,), int64 in 0 .. 9.
 
     References
     ----------
     Alpaydin & Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository,
     1998, https://doi.org/10.24432/C50P49, CC BY 4.0 (see ``DATA-LICENSES.md`` beside this file).
+
+    Examples
+    --------
+    >>> from understudy.simulation import digits
+    >>> x, y = digits()
+    >>> tuple(x.shape), tuple(y.shape)
+    ((1797, 1, 8, 8), (1797,))
     """
     with (
         files("understudy.simulation").joinpath("digits.npz").open("rb") as file,
         np.load(file, allow_pickle=False) as arrays,
     ):
         images, labels = arrays["images"], arrays["labels"]  # uint8: 0 .. 16, and 0 .. 9
-    x = torch.from_numpy(images.astype(np.float32) / 16).unsqueeze(1)
-    return x, torch.from_numpy(labels.astype(np.int64))
+    return Dataset(
+        name="digits",
+        stored=torch.from_numpy(images).unsqueeze(1),
+        y=torch.from_numpy(labels.astype(np.int64)),
+        scale=16.0,
+    )
 
 
 def clustered_digits(
@@ -48,16 +59,13 @@ def clustered_digits(
     seed : int
         Decides what is held out, and which client gets which images.
     """
-    x, y = digits()
-    train, test = hold_out(len(y), test_share, generator(seed, "hold out"))
-    clients, groups = clustered(
-        y.numpy()[train],
-        n_clients,
-        n_clusters,
-        classes_per_cluster,
-        per_client,
-        generator(seed, "partition"),
-    )
-    return Federation(
-        x=x, y=y, clients=tuple(train[client] for client in clients), test=test, groups=groups
+    return federate(
+        digits(),
+        clustered,
+        test=test_share,
+        seed=seed,
+        n_clients=n_clients,
+        n_clusters=n_clusters,
+        classes_per_cluster=classes_per_cluster,
+        per_client=per_client,
     )

@@ -2,24 +2,102 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator
-from dataclasses import replace
-from itertools import pairwise
-from time import perf_counter
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic, perf_counter
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+import torch
 from torch import nn
+from torch.nn.functional import cross_entropy
 
-from understudy import checks
-from understudy.availability import Always
+from understudy import checkpoint, checks
+from understudy.availability.always import Always
+from understudy.delay import Delay, round_seconds
+from understudy.describe import describe, differences
 from understudy.flat import Layout
+from understudy.home import STATE
 from understudy.rng import generator
 from understudy.roles import Availability
+from understudy.simulation import oracle as true_round
 from understudy.simulation.data import Federation
+from understudy.simulation.engines import Loss
+from understudy.simulation.evaluation import Metric
+from understudy.simulation.fingerprint import digest
+from understudy.simulation.flight import InFlight, together
+from understudy.simulation.judge import Judge
+from understudy.simulation.logs import LogFile
 from understudy.simulation.models import Model, build
-from understudy.simulation.training import LoopTrainer, evaluate
-from understudy.strategy import Strategy
-from understudy.types import Applied, Arrivals, Cohort, RoundLog
+from understudy.simulation.training import LocalTrainer
+from understudy.state import ServerState
+from understudy.strategy import Filled, Strategy
+from understudy.tensorfile import CheckpointError
+from understudy.types import Applied, Arrivals, Cohort, Floats, RoundLog
+
+if TYPE_CHECKING:
+    import pandas
+
+COMMIT_EVERY = 2.0  # seconds between two commits of a run that has a folder
+
+
+@dataclass
+class SimulationState:
+    """What a simulation remembers beside the server's state; committed with it."""
+
+    attendance: Any
+    delay: Any
+    flight: InFlight
+    clock: float  # simulated seconds
+    about: str  # what the run is, as JSON: anything else that differs is refused
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What is simulated: all arguments of `simulate` but the strategy."""
+
+    federation: Federation
+    module: nn.Module
+    availability: Availability
+    delay: Delay | None
+    rounds: int
+    seed: int
+    loss: Loss
+    metrics: Mapping[str, Metric]
+    evaluate: tuple[str, ...]
+    evaluate_every: int
+    per_client_every: int
+    oracle: bool
+    device: str
+    workers: int | None
+
+    def federation_digest(self) -> str:
+        data = self.federation
+        held = [*data.clients, *(data.validation or ())]
+        return digest(data.x, data.y, data.test, *held)
+
+    def about(self, params: torch.Tensor, onednn: bool) -> str:
+        """What must not change when a run goes on."""
+        return json.dumps(
+            {
+                "class": "simulation",
+                "data": self.federation_digest(),
+                "model": digest(str(self.module), params),
+                "availability": describe(self.availability),
+                "delay": describe(self.delay),
+                "seed": self.seed,
+                "loss": describe(self.loss),
+                "metrics": {name: describe(metric) for name, metric in self.metrics.items()},
+                "evaluate": list(self.evaluate),
+                "per_client_every": self.per_client_every,
+                "oracle": self.oracle,
+                "device": self.device,
+                "onednn": onednn,
+            }
+        )
 
 
 class Run:
@@ -28,71 +106,157 @@ class Run:
     Made by `simulate`. Stop early with `break`; iterating again goes on where it stopped.
     """
 
-    def __init__(
-        self,
-        federation: Federation,
-        strategy: Strategy,
-        module: nn.Module,
-        availability: Availability,
-        rounds: int,
-        seed: int,
-        evaluate_every: int,
-    ) -> None:
-        self.federation, self.strategy, self.availability = federation, strategy, availability
-        self.rounds, self.seed, self.evaluate_every = rounds, seed, evaluate_every
-        self._module, self._layout = module, Layout.of(module)
-        params = self._layout.vector(module)
-        self._trainer = LoopTrainer(federation, copy.deepcopy(module), strategy.local, seed)
-        self._attendance = availability.init(federation.population())
-        rates = availability.rates(self._attendance, 0)
-        self.state = strategy.init(
-            replace(federation.population(), p=rates),
-            params,
-            seed=seed,
-            n_parameters=self._layout.n_parameters,
+    def __init__(self, strategy: Strategy, question: Question, folder: Path | None) -> None:
+        self.strategy, self._question = strategy, question
+        federation, device = question.federation, question.device
+        self._layout = Layout.of(question.module)
+        self._rows: list[dict[str, float]] = []
+        start = self._layout.vector(question.module).to(device)
+        population = federation.population()
+        attendance = question.availability.init(population)
+        delay = question.delay
+        waiting = None if delay is None else delay.init(population, len(start), strategy.local)
+        about = ""
+        if folder is not None:
+            onednn = LocalTrainer.rule(question.module, federation, strategy.local)
+            about = question.about(start.cpu(), onednn)
+        self._own = SimulationState(attendance, waiting, InFlight.none(start), 0.0, about)
+        self._logs: LogFile | None = None
+        if folder is not None and (folder / "server" / STATE).is_file():
+            self.state = self._resumed(folder, about)
+        else:
+            known = replace(population, p=question.availability.rates(attendance, 0))
+            self.state = strategy.init(
+                known,
+                start,
+                seed=question.seed,
+                n_parameters=self._layout.n_parameters,
+                folder=None if folder is None else folder / "server",
+                extra=self._own,
+            )
+        if folder is not None:
+            self._logs = LogFile(folder / "rounds.jsonl", self.state.t)
+        self.state.commit_every = None  # logs come first: see _commit
+        self._trainer = LocalTrainer(
+            federation,
+            question.module,
+            strategy.local,
+            question.seed,
+            question.loss,
+            question.workers,
+            device,
         )
+        self._judge = Judge(question.module, federation, question.loss, question.metrics, device)
+        self._whole = True  # False while the state is being changed
+        self._last_commit = monotonic()
+
+    def _resumed(self, folder: Path, about: str) -> ServerState:
+        state = checkpoint.resume(folder / "server", self.strategy, self._own)
+        found = differences(json.loads(about), json.loads(self._own.about))
+        if found:
+            state.close()
+            raise CheckpointError(f"{folder}: holds another run: {'; '.join(found)}")
+        return state
+
+    # -- rounds --------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[RoundLog]:
-        while self.state.t < self.rounds:
-            yield self._round()
+        try:
+            if self._logs is not None and not self._rows:
+                for log in self._logs.stored():
+                    if log.t < self._question.rounds:
+                        yield self._noted(log)
+            while self.state.t < self._question.rounds:
+                yield self._noted(self._round())
+            self.close()
+        finally:
+            self._commit(every=0.0)
 
     def _round(self) -> RoundLog:
-        state, trainer, t = self.state, self._trainer, self.state.t
-        clock = [perf_counter()]
-        rng = generator(self.seed, "availability", t)
-        available = self.availability.draw(self._attendance, t, rng)
+        question, own, state, t = self._question, self._own, self.state, self.state.t
+        begin = clock = perf_counter()
+        rng = generator(question.seed, "availability", t)
+        p = question.availability.rates(own.attendance, t)
+        available = question.availability.draw(own.attendance, t, rng)
+        available = available & ~own.flight.busy(len(available))
         cohort = self.strategy.select(
-            state,
-            available,
-            p=self.availability.rates(self._attendance, t),
-            losses=lambda ids: trainer.losses(state.params, ids),
+            state, available, p=p, losses=lambda ids: self._trainer.losses(state.params, ids)
         )
-        clock.append(perf_counter())
-        arrivals = trainer.train(state.params, cohort, t)
-        clock.append(perf_counter())
-        applied = self.strategy.apply(state, cohort, arrivals)
-        clock.append(perf_counter())
-        metrics = self._metrics(t)
-        clock.append(perf_counter())
-        return self._log(cohort, arrivals, applied, metrics, clock)
+        seconds, deadline = self._seconds(cohort)
+        timings = {"select": perf_counter() - clock}
 
-    def _metrics(self, t: int) -> dict[str, float]:
-        if (t + 1) % self.evaluate_every and t + 1 < self.rounds:
-            return {}
-        self._layout.load(self._module, self.state.params)
-        loss, accuracy = evaluate(self._module, self.federation, self.federation.test)
-        return {"test_loss": loss, "test_accuracy": accuracy}
+        clock = perf_counter()
+        comes = np.isfinite(seconds)  # whoever never answers need not be trained
+        trained = self._trainer.train(state.params, replace(cohort, asked=cohort.asked[comes]), t)
+        seconds_of_trained = seconds[comes]
+        in_time = seconds_of_trained <= deadline
+        timings["train"] = perf_counter() - clock
+
+        self._whole = False
+        begun, own.clock = own.clock, own.clock + round_seconds(seconds, deadline)
+        landed = own.flight.land(own.clock)
+        own.flight.add(trained, ~in_time, begun + seconds_of_trained, t)
+        arrivals = together(trained, in_time, landed, t)
+        filled = self.strategy.fill(state, cohort, arrivals)
+        clock = perf_counter()
+        notes, errors = self._oracle(filled, cohort, trained) if question.oracle else ({}, None)
+        timings["oracle"] = perf_counter() - clock
+        applied = self.strategy.finish(state, filled)
+        timings |= applied.timings
+
+        clock = perf_counter()
+        metrics, client_metrics = self._metrics(t)
+        timings["evaluate"] = perf_counter() - clock
+        timings["round"] = perf_counter() - begin
+        log = self._log(cohort, arrivals, applied, notes, timings)
+        log = replace(log, metrics=metrics, client_metrics=client_metrics, errors=errors)
+        if self._logs is not None:
+            self._logs.append(log)
+        self._whole = True
+        self._commit(every=COMMIT_EVERY)
+        return log
+
+    def _seconds(self, cohort: Cohort) -> tuple[Floats, float]:
+        """When each of the asked answers, and when the server stops waiting."""
+        delay = self._question.delay
+        if delay is None:
+            return np.zeros(len(cohort.asked)), np.inf
+        rng = generator(self._question.seed, "delay", cohort.t)
+        return delay.delay(self._own.delay, cohort.asked, cohort.t, rng), delay.deadline
+
+    def _oracle(
+        self, filled: Filled, cohort: Cohort, trained: Arrivals
+    ) -> tuple[dict[str, float], Floats]:
+        """Train everyone else too, into rows of their own, and compare."""
+        state = self.state
+        ids = np.flatnonzero(state.active)
+        others = np.setdiff1d(ids, np.asarray(trained.ids, dtype=np.int64))
+        rest = self._trainer.train(
+            state.params, replace(cohort, asked=others), cohort.t, into="oracle"
+        )
+        true = dict(trained) | dict(rest)
+        groups = self._question.federation.groups
+        return true_round.compare(filled, ids, [true[int(i)] for i in ids], groups)
+
+    def _metrics(self, t: int) -> tuple[dict[str, float], dict[str, Floats]]:
+        question, last = self._question, t + 1 == self._question.rounds
+        metrics: dict[str, float] = {}
+        clients: dict[str, Floats] = {}
+        if question.evaluate and (last or (t + 1) % question.evaluate_every == 0):
+            metrics = self._judge.scores(self.state.params, question.evaluate)
+        every = question.per_client_every
+        if every and (last or (t + 1) % every == 0):
+            clients = self._judge.per_client(self.state.params)
+        return metrics, clients
 
     def _log(
         self,
         cohort: Cohort,
         arrivals: Arrivals,
         applied: Applied,
-        metrics: dict[str, float],
-        clock: list[float],
+        notes: Mapping[str, float],
+        timings: dict[str, float],
     ) -> RoundLog:
-        names = ("select", "train", "apply", "evaluate")
-        spent = [end - begin for begin, end in pairwise(clock)]
         megabytes = self.state.params.nbytes / 1e6
         vectors_down = 1 if cohort.correction is None else 2
         return RoundLog(
@@ -102,18 +266,60 @@ class Run:
             ids=applied.contributions.ids,
             source=applied.contributions.source,
             coef=applied.contributions.coef,
-            notes=applied.notes,
-            metrics=metrics,
+            notes={**applied.notes, **notes},
             megabytes_up=megabytes * len(arrivals),
             megabytes_down=megabytes * vectors_down * len(cohort.asked),
-            timings={**dict(zip(names, spent, strict=True)), **applied.timings},
+            timings=timings,
+            clock=self._own.clock,
         )
+
+    def _noted(self, log: RoundLog) -> RoundLog:
+        came = float((log.outcome == 0).sum())
+        row = {"t": log.t, "came": came, "clock": log.clock, "megabytes_up": log.megabytes_up}
+        row |= {"megabytes_down": log.megabytes_down, "refused": len(log.refusals)}
+        self._rows.append({**row, **log.metrics, **log.notes})
+        return log
+
+    # -- what is left --------------------------------------------------------------------------
 
     def module(self) -> nn.Module:
         """A copy of the model as it is now."""
-        module = copy.deepcopy(self._module)
-        self._layout.load(module, self.state.params)
-        return module
+        return self._judge.module_with(self.state.params)
+
+    def frame(self) -> pandas.DataFrame:
+        """One row per round so far: metrics, who came, clock, megabytes, notes of the parts."""
+        import pandas
+
+        return pandas.DataFrame(self._rows)
+
+    def _commit(self, every: float) -> None:
+        """Logs first, then the state that follows them; never in the middle of a round."""
+        if self._logs is None or not self._whole or self.state._home is None:
+            return
+        if every and monotonic() - self._last_commit < every:
+            return
+        self._logs.flush()
+        checkpoint.commit(self.state)
+        self._last_commit = monotonic()
+
+    def close(self) -> None:
+        """Commit, end worker processes, and let go of the folder."""
+        self._commit(every=0.0)
+        self._trainer.close()
+        if self._logs is not None and self.state._home is not None:
+            self._logs.close()
+            self.state.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
 
 def simulate(
@@ -122,9 +328,18 @@ def simulate(
     *,
     model: Model,
     availability: Availability | None = None,
+    delay: Delay | None = None,
     rounds: int,
     seed: int = 0,
+    loss: Loss = cross_entropy,
+    metrics: Mapping[str, Metric] | None = None,
+    evaluate: Sequence[str] = ("test",),
     evaluate_every: int = 1,
+    per_client_every: int = 0,
+    oracle: bool = False,
+    device: str = "cpu",
+    workers: int | None = None,
+    folder: str | Path | None = None,
 ) -> Run:
     """Simulate a federation, round by round.
 
@@ -134,22 +349,43 @@ def simulate(
         The data, and who holds it.
     strategy : Strategy
         The server's side, and how clients train.
-    model : str, function or torch.nn.Module
-        A name such as ``"mlp"``, a function that makes a module, or a module to start from.
+    model : str, torch.nn.Module, class or function
+        A name such as ``"mlp"``; a module, whose weights are the start for every seed; a class or
+        function that makes a module, called under the seed's generator.
     availability : Availability, optional
         Who can be reached; everyone by default.
+    delay : Delay, optional
+        What happens after being asked: failures, slow clients, a deadline. A client that still
+        works on an earlier request cannot be reached.
     rounds : int
         T, the number of rounds.
     seed : int
         Decides first weights, attendance, batches and all that the strategy draws. Two strategies
         with the same seed face the same attendance and the same batches.
-    evaluate_every : int
-        The model is tested after every so many rounds, and after the last.
+    loss : function
+        Of outputs and labels; the mean over a batch.
+    metrics : dict of functions, optional
+        Of outputs and labels of a whole data set, each giving a number.
+    evaluate : sequence of {"test", "validation", "train"}
+        What the model is evaluated on; nothing where empty.
+    evaluate_every, per_client_every : int
+        After every so many rounds, and after the last; 0: never per client. Per client means on a
+        test set in the proportions of its own labels.
+    oracle : bool
+        Train the absent too, and log how far each round was from the one with everybody.
+    device : str
+        ``"cpu"``, or what torch calls another device.
+    workers : int, optional
+        Processes; by default one per core. The bits do not depend on it.
+    folder : path, optional
+        Where the run is kept. The same call goes on where it stopped, first yielding the stored
+        logs; `rounds`, `workers` and `evaluate_every` may change.
 
     Returns
     -------
     Run
-        To be iterated; ``run.state`` is the server's state, ``run.module()`` the model.
+        To be iterated; ``run.state`` is the server's state, ``run.module()`` the model,
+        ``run.frame()`` a table of the rounds.
 
     Examples
     --------
@@ -163,7 +399,29 @@ def simulate(
     """
     checks.integer("rounds", rounds, low=1)
     checks.integer("evaluate_every", evaluate_every, low=1)
+    checks.integer("per_client_every", per_client_every, low=0)
+    if workers is not None:
+        checks.integer("workers", workers, low=1)
     availability = Always() if availability is None else availability
     checks.part("availability", availability, "init", "draw", "rates")
-    module = build(model, tuple(federation.x.shape[1:]), federation.n_classes, seed)
-    return Run(federation, strategy, module, availability, rounds, seed, evaluate_every)
+    if delay is not None:
+        checks.part("delay", delay, "init", "delay")
+    for part in evaluate:
+        checks.choice("evaluate", part, ("test", "validation", "train"))
+    question = Question(
+        federation=federation,
+        module=build(model, tuple(federation.x.shape[1:]), federation.n_classes, seed),
+        availability=availability,
+        delay=delay,
+        rounds=rounds,
+        seed=seed,
+        loss=loss,
+        metrics=dict(metrics or {}),
+        evaluate=tuple(evaluate),
+        evaluate_every=evaluate_every,
+        per_client_every=per_client_every,
+        oracle=oracle,
+        device=device,
+        workers=workers,
+    )
+    return Run(strategy, question, None if folder is None else Path(folder))

@@ -1,68 +1,55 @@
-"""Local training, the plain way: one module, one client after another, on one thread."""
+"""Local training of a round: in this process, or spread over worker processes. The same bits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from itertools import compress
+import copy
+import os
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from understudy.flat import Layout, other_buffers
+from understudy.flat import Layout
 from understudy.local import Local
-from understudy.rng import generator, torch_seed
+from understudy.simulation.backends import Cost, kernels, measure
 from understudy.simulation.data import Federation
+from understudy.simulation.engines import Job, Loss, Recipe, Trained, engine_for
+from understudy.simulation.evaluation import mean_loss
+from understudy.simulation.plan import n_steps_of
+from understudy.simulation.shared import Handle, Shared, aligned_matrix
+from understudy.simulation.workers import Order, Workers
 from understudy.types import Arrivals, Cohort, Floats, Ints
 
-Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # outputs, labels -> mean loss
+# Work of a round, in seconds of a typical core, from which worker processes pay. Counted, not
+# measured: 150 microseconds a step (5 in the closed form) and 7e9 multiply-adds a second.
+WORTH_WORKERS = 0.02
+STEP_SECONDS, SOFTMAX_STEP_SECONDS, MULTIPLY_ADDS = 150e-6, 5e-6, 7e9
 
 
-def batch_plan(n_examples: int, local: Local, t: int, rng: np.random.Generator) -> list[Ints]:
-    """Which of a client's examples (0 .. n-1) form each step of its round.
-
-    Each pass over the data is a new shuffle; its last batch is as short as it comes out. With
-    `local.steps`, passes follow each other until there are enough batches.
-    """
-    size = local.batch_size_at(t)
-    batches: list[Ints] = []
-    n_passes = local.epochs
-    if local.steps is not None:
-        n_passes = -(-local.steps // -(-n_examples // size))  # rounded up, both times
-    for _ in range(n_passes):
-        order = rng.permutation(n_examples)
-        batches += [order[first : first + size] for first in range(0, n_examples, size)]
-    return batches[: local.steps]
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Torch on one thread: on small models a second one gains nothing, and may cost a lot."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-class LoopTrainer:
-    """Trains the asked clients of a federation one after another, in one reused module.
+class LocalTrainer:
+    """Trains the asked clients of a federation.
 
     Parameters
     ----------
     federation : Federation
         The data.
     module : torch.nn.Module
-        The model's shape; its values are overwritten.
+        The model's shape; it is copied.
     local : Local
         How clients train.
     seed : int
         The run's seed: batches and dropout layers depend on it, the round and the client alone.
     loss : function
         Of outputs and labels; the mean over the batch.
+    workers : int, optional
+        Processes of one thread each; by default one for each core this process may use. A round
+        whose counted work is too small to be worth it is trained in this process.
+    device : str
+        ``"cpu"``; others train in this process.
     """
 
     def __init__(
@@ -72,113 +59,173 @@ class LoopTrainer:
         local: Local,
         seed: int,
         loss: Loss = cross_entropy,
+        workers: int | None = None,
+        device: str = "cpu",
     ) -> None:
-        self.federation = federation
-        self.module = module
-        self.local = local
-        self.seed = seed
-        self.loss = loss
+        self.federation, self.local = federation, local
         self.layout = Layout.of(module)
-        # a client's counts of batches and the like must not reach the next client
-        self._other = [(buffer, buffer.clone()) for buffer in other_buffers(module)]
+        self.cost = measure(module, federation.x[:1], local.batch_size)
+        self.onednn = self.cost.onednn
+        clean = copy.deepcopy(module).to(device)  # sent to workers; never trained here
+        self.recipe = Recipe(clean, loss, local, seed, federation.clients, self.onednn, device)
+        self.n_workers = (workers or usable_cores()) if device == "cpu" else 1
+        self._module = copy.deepcopy(clean)
+        own = replace(self.recipe, module=self._module)
+        self._here = engine_for(own, federation.x.to(device), federation.y.to(device))
+        self._workers: Workers | None = None
+        self._params: Shared | None = None
+        self._matrix: dict[str, Shared] = {}
 
-    def train(self, params: torch.Tensor, cohort: Cohort, t: int) -> Arrivals:
-        """Train everyone asked; `losses` are means over all examples seen in the round's steps."""
-        asked = cohort.asked
-        deltas = torch.empty((len(asked), self.layout.size), dtype=params.dtype)
-        n_steps, losses = np.zeros(len(asked), dtype=np.int64), np.zeros(len(asked))
-        # dropout layers draw from torch's own generator: it is put back afterwards
-        with one_thread(), torch.random.fork_rng(devices=[]):
-            for position, client in enumerate(asked.tolist()):
-                start = params if cohort.start is None else cohort.start(client)
-                correction = None if cohort.correction is None else cohort.correction(client)
-                n_steps[position], losses[position] = self._steps(start, correction, client, t)
-                torch.sub(self.layout.vector(self.module), start, out=deltas[position])
+    @staticmethod
+    def rule(module: nn.Module, federation: Federation, local: Local) -> bool:
+        """Whether convolutions are left to oneDNN: part of a run, since it decides last bits."""
+        return measure(module, federation.x[:1], local.batch_size).onednn
+
+    @property
+    def deaths(self) -> int:
+        """How often worker processes died and a round was trained again."""
+        return 0 if self._workers is None else self._workers.deaths
+
+    def train(self, params: torch.Tensor, cohort: Cohort, t: int, into: str = "matrix") -> Arrivals:
+        """Train everyone asked; `losses` are means over all examples seen in the round's steps.
+
+        The updates are borrowed until the next call with the same `into`.
+        """
+        clients = cohort.asked.tolist()
+        if not clients:
+            return Arrivals.none()
+        if self.n_workers > 1 and len(clients) > 1 and self._work(clients, t) >= WORTH_WORKERS:
+            matrix, trained = self._spread(params, cohort, clients, t, into)
+        else:
+            matrix, trained = self._alone(params, cohort, clients, t)
         return Arrivals(
-            ids=asked,
-            deltas=deltas,
-            n_examples=self.federation.sizes[asked],
-            n_steps=n_steps,
-            losses=losses,
+            ids=cohort.asked,
+            deltas=matrix,
+            n_examples=self.federation.sizes[cohort.asked],
+            n_steps=np.array([n_steps for n_steps, _ in trained], dtype=np.int64),
+            losses=np.array([loss for _, loss in trained]),
         )
 
     def losses(self, params: torch.Tensor, ids: Ints) -> Floats:
-        """(len(ids),) mean loss of a model on each client's training examples."""
-        self._load(params)
-        clients = [self.federation.clients[client] for client in ids]
-        return np.array([evaluate(self.module, self.federation, c, self.loss)[0] for c in clients])
+        """(len(ids),) mean loss of a model on each client's validation (else training) examples."""
+        module, layout = self._module, self.layout
+        data = self.federation
+        with kernels(self.onednn):
+            point_to(module, layout, params)
+            return np.array(
+                [mean_loss(module, data.x, data.y, self._judged(i), self.recipe.loss) for i in ids]
+            )
 
-    def _load(self, vector: torch.Tensor) -> None:
-        self.layout.load(self.module, vector)
-        for buffer, value in self._other:
-            buffer.copy_(value)
+    def _judged(self, client: int) -> Ints:
+        """The examples a client's loss is asked on."""
+        validation = self.federation.validation
+        if validation is None or not len(validation[client]):
+            return self.federation.clients[client]
+        return validation[client]
 
-    def _steps(
-        self, start: torch.Tensor, correction: torch.Tensor | None, client: int, t: int
-    ) -> tuple[int, float]:
-        """Stochastic gradient descent from `start`, left in the module; steps and mean loss."""
-        local, held = self.local, torch.from_numpy(self.federation.clients[client])
-        x, y = self.federation.x[held], self.federation.y[held]
-        plan = batch_plan(len(held), local, t, generator(self.seed, "batches", t, client))
-        torch.default_generator.manual_seed(torch_seed(self.seed, "dropout", t, client))
-        self._load(start)
-        self.module.train()
-        # frozen parameters stay as they are
-        trained = [parameter.requires_grad for parameter in self.module.parameters()]
-        weights: list[torch.Tensor] = list(compress(self.module.parameters(), trained))
-        anchor = [weight.detach().clone() for weight in weights]
-        shift = None
-        if correction is not None:
-            shift = list(compress(self.layout.parameters(correction), trained))
-        velocity: list[torch.Tensor] = []
-        lr, losses = local.lr_at(t), []
-        for batch in map(torch.from_numpy, plan):
-            loss = self.loss(self.module(x[batch]), y[batch])
-            losses.append(loss.detach())
-            gradients = self._gradients(loss, weights, anchor, shift)
-            with torch.no_grad():
-                if velocity:
-                    torch._foreach_mul_(velocity, local.momentum)
-                    torch._foreach_add_(velocity, gradients)
-                    gradients = velocity
-                elif local.momentum:
-                    velocity = [gradient.clone() for gradient in gradients]
-                torch._foreach_add_(weights, gradients, alpha=-lr)
-        sizes = np.array([len(batch) for batch in plan])
-        return len(plan), float(np.average(torch.stack(losses).double().numpy(), weights=sizes))
+    def close(self) -> None:
+        """End the worker processes; shared memory is let go."""
+        if self._workers is not None:
+            self._workers.close()
+            self._workers = None
+        self._params, self._matrix = None, {}
 
-    def _gradients(
-        self,
-        loss: torch.Tensor,
-        weights: list[torch.Tensor],
-        anchor: list[torch.Tensor],
-        shift: list[torch.Tensor] | None,
-    ) -> list[torch.Tensor]:
-        """The loss's gradients, with weight decay, proximal term and correction added."""
-        # a parameter that the loss does not reach has gradient zero
-        gradients = torch.autograd.grad(loss, weights, materialize_grads=True)
-        with torch.no_grad():
-            if self.local.weight_decay:
-                gradients = torch._foreach_add(gradients, weights, alpha=self.local.weight_decay)
-            if self.local.rule.mu:
-                pull = torch._foreach_sub(weights, anchor)
-                gradients = torch._foreach_add(gradients, pull, alpha=self.local.rule.mu)
-            if shift is not None:
-                gradients = torch._foreach_add(gradients, shift)
-        return list(gradients)
+    def _work(self, clients: list[int], t: int) -> float:
+        sizes = self.federation.sizes[clients]
+        steps = sum(n_steps_of(int(size), self.local, t) for size in sizes)
+        examples = sum(
+            min(n_steps_of(int(size), self.local, t) * self.local.batch_size_at(t),
+                n_steps_of(int(size), self.local, t) * int(size))
+            for size in sizes
+        )  # fmt: skip
+        per_step = SOFTMAX_STEP_SECONDS if self.recipe.is_softmax_regression else STEP_SECONDS
+        return steps * per_step + 3 * examples * self.cost.per_example / MULTIPLY_ADDS
+
+    def _alone(
+        self, params: torch.Tensor, cohort: Cohort, clients: list[int], t: int
+    ) -> tuple[torch.Tensor, Trained]:
+        matrix = aligned_matrix(len(clients), self.layout.size, params.dtype).to(params.device)
+        job = Job(
+            t,
+            clients,
+            list(range(len(clients))),
+            params,
+            matrix,
+            _each(cohort.start, clients, matrix),
+            _each(cohort.correction, clients, matrix),
+        )
+        with kernels(self.onednn), threadpool_limits(limits=1, user_api="blas"):
+            return matrix, self._here.train(job)
+
+    def _spread(
+        self, params: torch.Tensor, cohort: Cohort, clients: list[int], t: int, into: str
+    ) -> tuple[torch.Tensor, Trained]:
+        if self._workers is None:
+            x, y = self.federation.shared()
+            self._workers = Workers(self.recipe, x.handle, y.handle, self.n_workers)
+            self._params = Shared((self.layout.size,), params.dtype)
+        assert self._params is not None
+        self._params.tensor.copy_(params)
+        matrix = self._shared_rows(into, len(clients), params.dtype)
+        extra: dict[str, Handle] = {}
+        for role, function in (("starts", cohort.start), ("corrections", cohort.correction)):
+            if function is not None:
+                rows = self._shared_rows(role, len(clients), params.dtype)
+                for row, client in enumerate(clients):
+                    rows.tensor[row] = function(client)
+                extra[role] = rows.handle
+        shares = self._shares(clients, t)
+        handles = {"params": self._params.handle, "matrix": matrix.handle, **extra}
+        orders = [Order(t, [clients[i] for i in share], share, **handles) for share in shares]
+        trained: Trained = [(0, 0.0)] * len(clients)
+        for share, results in zip(shares, self._workers.train(orders), strict=True):
+            for position, result in zip(share, results, strict=True):
+                trained[position] = result
+        return matrix.tensor[: len(clients)], trained
+
+    def _shared_rows(self, role: str, n_rows: int, dtype: torch.dtype) -> Shared:
+        """Rows in shared memory; made anew only when more are needed than ever before."""
+        rows = self._matrix.get(role)
+        if rows is None or rows.tensor.shape[0] < n_rows:
+            rows = self._matrix[role] = Shared((n_rows, self.layout.size), dtype)
+        return rows
+
+    def _shares(self, clients: list[int], t: int) -> list[list[int]]:
+        """Positions for each worker: longest clients first, each to the least loaded."""
+        sizes = self.federation.sizes[clients]
+        steps = [n_steps_of(int(size), self.local, t) for size in sizes]
+        load = [0] * min(self.n_workers, len(clients))
+        shares: list[list[int]] = [[] for _ in load]
+        for position in sorted(range(len(clients)), key=lambda i: (-steps[i], i)):
+            lightest = load.index(min(load))
+            shares[lightest].append(position)
+            load[lightest] += steps[position]
+        return shares
 
 
-@torch.no_grad()
-def evaluate(
-    module: nn.Module, federation: Federation, indices: Ints, loss: Loss = cross_entropy
-) -> tuple[float, float]:
-    """Mean loss and accuracy on some of the examples, with the module in evaluation mode."""
-    module.eval()
-    total, correct, chunk = 0.0, 0, 4096
-    with one_thread():
-        for first in range(0, len(indices), chunk):
-            held = torch.from_numpy(indices[first : first + chunk])
-            outputs, labels = module(federation.x[held]), federation.y[held]
-            total += float(loss(outputs, labels)) * len(held)
-            correct += int((outputs.argmax(dim=1) == labels).sum())
-    return total / len(indices), correct / len(indices)
+def usable_cores() -> int:
+    """Cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def point_to(module: nn.Module, layout: Layout, vector: torch.Tensor) -> None:
+    """Make a module's parameters and floating buffers views of a vector: nothing is copied."""
+    named = layout.named(vector)
+    for name, entry in layout.entries(module).items():
+        entry.data = named[name]
+
+
+def _each(
+    function: Callable[[int], torch.Tensor] | None, clients: list[int], like: torch.Tensor
+) -> torch.Tensor | None:
+    if function is None:
+        return None
+    rows = aligned_matrix(len(clients), like.shape[1], like.dtype).to(like.device)
+    for row, client in enumerate(clients):
+        rows[row] = function(client)
+    return rows
+
+
+__all__ = ["Cost", "LocalTrainer", "point_to", "usable_cores"]

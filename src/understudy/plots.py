@@ -1,0 +1,167 @@
+"""Pictures of a federation: who was there, and who holds what.
+
+Each function returns a `matplotlib.figure.Figure` that belongs to nobody else: no pyplot window, no
+global state. In a notebook it shows itself; ``figure.savefig("attendance.png")`` writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.colors import BoundaryNorm, ListedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
+
+from understudy.types import Outcome
+
+# The Okabe-Ito colours, which colour-blind people can tell apart; greys for those not at work.
+OUTCOME_COLOURS = {
+    Outcome.CAME: "#0072B2",
+    Outcome.LATE: "#56B4E9",
+    Outcome.ERROR: "#D55E00",
+    Outcome.UNAVAILABLE: "#BFBFBF",
+    Outcome.MISSING: "#E69F00",
+    Outcome.RESTARTED: "#F0E442",
+    Outcome.REFUSED: "#000000",
+    Outcome.NOT_WANTED: "#F2F2F2",
+}
+PRESENCE_COLOURS = {1: OUTCOME_COLOURS[Outcome.CAME], 0: OUTCOME_COLOURS[Outcome.UNAVAILABLE]}
+PRESENCE_NAMES = {1: "there", 0: "away"}
+COUNT_COLOURS = ListedColormap(colormaps["Blues"](np.linspace(0.15, 1, 256)))  # never white
+MOST_TICKS = 12
+MOST_WRITTEN = 400  # cells of a partition that get their number written into them
+
+
+def attendance(
+    outcomes: npt.ArrayLike,
+    *,
+    groups: npt.ArrayLike | None = None,
+    title: str | None = None,
+) -> Figure:
+    """Rounds × clients: what became of each client in each round.
+
+    Parameters
+    ----------
+    outcomes : (rounds, N) array
+        Of `Outcome`, such as ``[log.outcome for log in run]``, or of bool: who could be reached.
+    groups : (N,) ints, optional
+        Cluster of each client: lines are drawn where the cluster changes.
+    title : str, optional
+        Written above.
+    """
+    table = np.asarray(outcomes)
+    if table.ndim != 2 or 0 in table.shape:
+        raise ValueError(f"outcomes: expected shape (rounds, N), got {table.shape}")
+    if table.dtype == np.bool_:
+        colours, names = PRESENCE_COLOURS, PRESENCE_NAMES
+    else:
+        colours = {int(outcome): colour for outcome, colour in OUTCOME_COLOURS.items()}
+        names = {int(outcome): outcome.name.lower().replace("_", " ") for outcome in Outcome}
+    present = np.unique(table.astype(np.int64)).tolist()
+    strange = [value for value in present if value not in colours]
+    if strange:
+        raise ValueError(f"outcomes: expected bool or Outcome (0 .. 7), got {strange[0]}")
+
+    n_rounds, n_clients = table.shape
+    width, height = float(np.clip(n_rounds / 12, 5, 12)), float(np.clip(n_clients / 7 + 1, 3, 9))
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.add_subplot()
+    palette = ListedColormap([colours[value] for value in sorted(colours)])
+    norm = BoundaryNorm(np.arange(len(colours) + 1) - 0.5, len(colours))
+    axes.imshow(
+        table.T.astype(np.int64), cmap=palette, norm=norm, aspect="auto", interpolation="nearest"
+    )
+    _label(axes, "round", "client", title)
+    _cluster_lines(axes, groups, n_clients)
+    figure.legend(
+        handles=[
+            Patch(facecolor=colours[value], edgecolor="#808080", linewidth=0.5, label=names[value])
+            for value in sorted(present, key=list(colours).index)
+        ],
+        loc="outside lower center",
+        ncols=4,
+        frameon=False,
+    )
+    return figure
+
+
+def partition(
+    label_counts: Any,
+    *,
+    class_names: Sequence[str] | None = None,
+    groups: npt.ArrayLike | None = None,
+    title: str | None = None,
+) -> Figure:
+    """Clients × classes: how many examples of each class a client holds.
+
+    Parameters
+    ----------
+    label_counts : (N, C) array, or anything that has `label_counts`
+        Label histograms; a `Federation` or a `Population` brings its `groups` along.
+    class_names : C strings, optional
+        Instead of 0 .. C-1.
+    groups : (N,) ints, optional
+        Cluster of each client: lines are drawn where the cluster changes.
+    title : str, optional
+        Written above.
+    """
+    if groups is None:
+        groups = getattr(label_counts, "groups", None)
+    counts = np.asarray(getattr(label_counts, "label_counts", label_counts), dtype=np.float64)
+    if counts.ndim != 2 or 0 in counts.shape:
+        raise ValueError(f"label_counts: expected shape (N, C), got {counts.shape}")
+    n_clients, n_classes = counts.shape
+    if class_names is not None and len(class_names) != n_classes:
+        raise ValueError(f"class_names: expected {n_classes} names, got {len(class_names)}")
+
+    width, height = float(np.clip(n_classes / 2.2, 4, 12)), float(np.clip(n_clients / 4, 2.5, 10))
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.add_subplot()
+    shown = np.ma.masked_where(~(counts > 0), counts)  # nothing held: white
+    most = float(np.nanmax(counts, initial=1.0))
+    image = axes.imshow(
+        shown, cmap=COUNT_COLOURS, vmin=0, vmax=most, aspect="auto", interpolation="nearest"
+    )
+    _label(axes, "class", "client", title)
+    if class_names is not None:
+        axes.set_xticks(range(n_classes), labels=list(class_names), rotation=45, ha="right")
+    _cluster_lines(axes, groups, n_clients)
+    if counts.size <= MOST_WRITTEN:
+        for client, label in np.argwhere(counts > 0):
+            value = counts[client, label]
+            axes.text(
+                label,
+                client,
+                f"{value:g}",
+                ha="center",
+                va="center",
+                fontsize=7,
+                color="white" if value > most / 2 else "black",
+            )
+    figure.colorbar(image, ax=axes, label="examples")
+    return figure
+
+
+def _label(axes: Axes, across: str, down: str, title: str | None) -> None:
+    axes.set_xlabel(across)
+    axes.set_ylabel(down)
+    axes.xaxis.set_major_locator(MaxNLocator(MOST_TICKS, integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(MOST_TICKS, integer=True))
+    if title is not None:
+        axes.set_title(title)
+
+
+def _cluster_lines(axes: Axes, groups: npt.ArrayLike | None, n_clients: int) -> None:
+    if groups is None:
+        return
+    members = np.asarray(groups)
+    if members.shape != (n_clients,):
+        raise ValueError(f"groups: expected shape ({n_clients},), got {members.shape}")
+    for client in np.flatnonzero(members[1:] != members[:-1]):
+        axes.axhline(client + 0.5, color="black", linewidth=0.8)

@@ -1,0 +1,141 @@
+"""Three file formats of image sets. What is read is not trusted: a wrong file is an error.
+
+Each function takes a path and gives bytes as arrays of NumPy.
+"""
+
+from __future__ import annotations
+
+import gzip
+import pickle
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Bytes = npt.NDArray[np.uint8]
+
+
+def read_idx(path: Path) -> Bytes:
+    """An array of bytes in the IDX format of MNIST, compressed with gzip or not.
+
+    Two zeros, 8 for "unsigned byte", the number of dimensions; the dimensions as big-endian 32-bit
+    numbers; the values.
+    """
+    content = path.read_bytes()
+    if content[:2] == b"\x1f\x8b":
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError) as error:
+            raise ValueError(f"{path}: expected a whole gzip file; {error}") from error
+    n_dimensions = content[3] if len(content) > 3 else 0
+    header = 4 + 4 * n_dimensions
+    if content[:3] != b"\0\0\x08" or len(content) < header:
+        raise ValueError(f"{path}: expected an IDX file of bytes, found {content[:4]!r}")
+    shape = [
+        int(size) for size in np.frombuffer(content, dtype=">u4", count=n_dimensions, offset=4)
+    ]
+    if len(content) - header != prod(shape):
+        raise ValueError(
+            f"{path}: expected {prod(shape)} values of shape {tuple(shape)}, found "
+            f"{len(content) - header}"
+        )
+    return np.frombuffer(content, dtype=np.uint8, offset=header).reshape(shape)
+
+
+def read_cifar_batch(path: Path) -> tuple[Bytes, Bytes]:
+    """Images (n, 3, 32, 32) and labels (n,) of a CIFAR-10 batch.
+
+    A batch is a pickle, and a pickle may run anything. Here it cannot: it may name three things of
+    NumPy, for which there are stand-ins that only remember what they were given, and it may name
+    nothing else.
+    """
+    with path.open("rb") as file:
+        try:
+            batch = _ArraysOnly(file, encoding="bytes").load()
+        except pickle.UnpicklingError as error:
+            raise ValueError(f"{path}: refused; {error}") from error
+        except Exception as error:  # a damaged pickle may raise nearly anything
+            raise ValueError(f"{path}: expected a CIFAR-10 batch; {error!r}") from error
+    entries = {_text(key): value for key, value in batch.items()} if type(batch) is dict else {}
+    images, labels = entries.get("data"), entries.get("labels")
+    if not isinstance(images, _Array) or not isinstance(labels, list):
+        raise ValueError(f"{path}: expected a CIFAR-10 batch with data and labels, found neither")
+    pixels = images.value(path)
+    if pixels.shape != (len(labels), 3072):
+        raise ValueError(
+            f"{path}: expected data of shape ({len(labels)}, 3072), found {pixels.shape}"
+        )
+    if not all(type(label) is int and 0 <= label < 10 for label in labels):
+        raise ValueError(f"{path}: expected labels in 0 .. 9")
+    return pixels.reshape(-1, 3, 32, 32), np.array(labels, dtype=np.uint8)
+
+
+def read_svhn(path: Path) -> tuple[Bytes, Bytes]:
+    """Images (n, 3, 32, 32) and labels (n,) of SVHN's cropped digits; the file's 10 is digit 0."""
+    from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError
+
+    try:
+        content = loadmat(path, variable_names=["X", "y"])
+        images, labels = content["X"], content["y"].ravel()
+    except (MatReadError, KeyError, ValueError, TypeError, NotImplementedError) as error:
+        raise ValueError(f"{path}: expected a MATLAB file with X and y; {error!r}") from error
+    if images.dtype != np.uint8 or images.shape != (32, 32, 3, len(labels)):
+        raise ValueError(
+            f"{path}: expected X of bytes and shape (32, 32, 3, {len(labels)}), found "
+            f"{images.dtype} of shape {images.shape}"
+        )
+    if len(labels) and not (1 <= labels.min() and labels.max() <= 10):
+        raise ValueError(f"{path}: expected labels in 1 .. 10")
+    return np.ascontiguousarray(images.transpose(3, 2, 0, 1)), (labels % 10).astype(np.uint8)
+
+
+class _Type:
+    """Stands for `numpy.dtype`."""
+
+    def __init__(self, code: object, *_: object) -> None:
+        self.code = _text(code)
+
+    def __setstate__(self, state: object) -> None:
+        """Byte order and such: of no matter for bytes."""
+
+
+class _Array:
+    """Stands for `numpy.ndarray`."""
+
+    def __init__(self, *_: object) -> None:
+        self.state: Any = None
+
+    def __setstate__(self, state: object) -> None:
+        self.state = state
+
+    def value(self, path: Path) -> Bytes:
+        """The array that was meant."""
+        try:
+            _, shape, kind, fortran_order, content = self.state
+            if kind.code != "u1" or not isinstance(content, bytes):
+                raise TypeError(f"type {kind.code!r}")
+            flat = np.frombuffer(content, dtype=np.uint8)
+            return flat.reshape(shape, order="F" if fortran_order else "C")
+        except (TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"{path}: expected an array of bytes; {error!r}") from error
+
+
+class _ArraysOnly(pickle.Unpickler):
+    """Knows three names, none of which is the real thing."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """The stand-in for a name, or a refusal."""
+        if module in ("numpy.core.multiarray", "numpy._core.multiarray"):
+            if name == "_reconstruct":
+                return _Array
+        elif module == "numpy" and name in ("ndarray", "dtype"):
+            return _Array if name == "ndarray" else _Type
+        raise pickle.UnpicklingError(f"the file asks for {module}.{name}, which no image set needs")
+
+
+def _text(value: object) -> object:
+    """Names as text: an old pickle has them as bytes."""
+    return value.decode("latin-1") if isinstance(value, bytes) else value

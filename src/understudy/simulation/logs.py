@@ -1,0 +1,90 @@
+"""Round logs on disk: one line a round, arrays compact, whole up to the last line."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from understudy.types import Reason, Refusal, RoundLog
+
+
+class LogFile:
+    """Appends round logs; lines of rounds that were not committed are dropped on resume."""
+
+    def __init__(self, path: Path, n_rounds: int) -> None:
+        """Keep the first `n_rounds` lines of what is there, and write after them."""
+        self.path, self.n_stored = path, n_rounds
+        path.touch()
+        with open(path, "rb") as file:
+            lines = [file.readline() for _ in range(n_rounds)]
+        if any(not line.endswith(b"\n") for line in lines):
+            raise ValueError(f"{path}: expected the logs of {n_rounds} rounds, got fewer")
+        os.truncate(path, sum(len(line) for line in lines))
+        self._file = open(path, "ab")  # noqa: SIM115  (closed by close)
+
+    def append(self, log: RoundLog) -> None:
+        self._file.write(json.dumps(packed(log)).encode() + b"\n")
+
+    def flush(self) -> None:
+        """Force to the disk: what is done before the state that follows is committed."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def stored(self) -> Iterator[RoundLog]:
+        """The logs that were there at the beginning."""
+        with open(self.path, "rb") as file:
+            for _ in range(self.n_stored):
+                yield unpacked(json.loads(file.readline()))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+_NESTED = ("refusals", "client_metrics")
+
+
+def packed(log: RoundLog) -> dict[str, Any]:
+    """A log as plain data; arrays as compressed text."""
+    plain = {name: value for name, value in vars(log).items() if name not in _NESTED}
+    data = {name: _text(value) for name, value in plain.items()}
+    refused = [(repr(r.id), r.reason.value, r.detail) for r in log.refusals]
+    clients = {name: _text(values) for name, values in log.client_metrics.items()}
+    return {**data, "refusals": refused, "client_metrics": clients}
+
+
+def unpacked(data: dict[str, Any]) -> RoundLog:
+    """What `packed` made plain."""
+    fields = {name: _value(value) for name, value in data.items() if name not in _NESTED}
+    fields["refusals"] = tuple(
+        Refusal(_id(who), Reason(reason), detail) for who, reason, detail in data["refusals"]
+    )
+    clients = data["client_metrics"]
+    fields["client_metrics"] = {name: _value(values) for name, values in clients.items()}
+    return RoundLog(**fields)
+
+
+def _id(written: str) -> object:
+    return int(written) if written.lstrip("-").isdigit() else written
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        body = base64.b64encode(zlib.compress(value.tobytes(), 1)).decode()
+        return {"array": body, "dtype": str(value.dtype), "shape": list(value.shape)}
+    if isinstance(value, dict):
+        return {name: float(number) for name, number in value.items()}
+    return value
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, dict) and "array" in value:
+        raw = zlib.decompress(base64.b64decode(value["array"]))
+        return np.frombuffer(raw, dtype=value["dtype"]).reshape(value["shape"]).copy()
+    return value

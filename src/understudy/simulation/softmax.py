@@ -1,0 +1,145 @@
+"""Softmax regression in closed form: what convex federated theory runs on.
+
+With logits z = Wx + b, the gradient of cross-entropy is (softmax(z) − e_y) x' and softmax(z) − e_y.
+Several clients are stepped together; each one's matrices are multiplied by a call of its own, so
+that a client's bits do not depend on who is stepped with it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from understudy.flat import Layout
+from understudy.rng import generator
+from understudy.simulation.engines import Job, Recipe, Trained
+from understudy.simulation.plan import batch_plan
+from understudy.types import Floats, Ints
+
+TOGETHER = 2**18  # numbers gathered per step: small enough for a core's cache
+
+Array = npt.NDArray[np.floating]
+
+
+class SoftmaxEngine:
+    """The closed-form gradient in NumPy, batched over clients."""
+
+    def __init__(self, recipe: Recipe, x: torch.Tensor, y: torch.Tensor) -> None:
+        self.recipe = recipe
+        self.x = x.reshape(len(x), -1).numpy()  # (n, f)
+        self.y = y.numpy()
+        self.layout = Layout.of(recipe.module)
+        linear = next(m for m in recipe.module.modules() if isinstance(m, nn.Linear))
+        self.n_classes, self.n_features = linear.weight.shape
+        self.has_bias = linear.bias is not None
+
+    def train(self, job: Job) -> Trained:
+        size = self.recipe.local.batch_size_at(job.t)
+        together = max(1, TOGETHER // (size * self.n_features))
+        plans = [self._plan(client, job.t) for client in job.clients]
+        order = np.argsort([-len(plan) for plan in plans], kind="stable")  # longest first
+        result: Trained = [(0, 0.0)] * len(plans)
+        for first in range(0, len(order), together):
+            chosen = order[first : first + together]
+            losses = self._chunk(job, [job.rows[i] for i in chosen], [plans[i] for i in chosen])
+            for position, loss in zip(chosen, losses, strict=True):
+                result[position] = len(plans[position]), float(loss)
+        return result
+
+    def _plan(self, client: int, t: int) -> list[Ints]:
+        held, recipe = self.recipe.clients[client], self.recipe
+        rng = generator(recipe.seed, "batches", t, client)
+        return [held[batch] for batch in batch_plan(len(held), recipe.local, t, rng)]
+
+    def _chunk(self, job: Job, rows: list[int], plans: list[list[Ints]]) -> Floats:
+        """Train some clients side by side; their plans are sorted by length, longest first."""
+        k, f, classes = len(rows), self.n_features, self.n_classes
+        starts = [job.params if job.starts is None else job.starts[row] for row in rows]
+        start = np.stack([vector.numpy() for vector in starts])  # (k, d)
+        correction = None
+        if job.corrections is not None:
+            correction = np.stack([job.corrections[row].numpy() for row in rows])
+        flat, gradient = start.copy(), np.zeros_like(start)
+        weight, bias = self._views(flat)
+        weight_gradient, bias_gradient = self._views(gradient)
+        velocity = np.zeros_like(flat) if self.recipe.local.momentum else None
+        size = self.recipe.local.batch_size_at(job.t)
+        indices, share = _padded(plans, size, start.dtype)  # (steps, k, B)
+        label_at = self.y[indices] + np.arange(k * size).reshape(k, size) * classes
+        label_at = label_at.reshape(len(indices), k * size)  # where e_y is 1 in (k·B·C,) logits
+        norm, chosen = np.ones_like(share), np.zeros_like(share)
+        n_active = [sum(len(plan) > step for plan in plans) for step in range(len(indices))]
+        inputs = np.empty((k, size, f), dtype=self.x.dtype)
+        for step, m in enumerate(n_active):
+            x, e_y = inputs[:m], label_at[step, : m * size]
+            # "clip" spares NumPy a second buffer; the indices are valid
+            np.take(self.x, indices[step, :m], axis=0, out=x, mode="clip")
+            residual = x @ weight[:m].transpose(0, 2, 1)  # logits, to become softmax − e_y
+            if self.has_bias:
+                residual += bias[:m, None, :]
+            residual -= residual.max(axis=2, keepdims=True)
+            entries = residual.reshape(-1)
+            entries.take(e_y, out=chosen[step, :m].reshape(-1), mode="clip")
+            np.exp(residual, out=residual)
+            residual.sum(axis=2, out=norm[step, :m])
+            residual *= (share[step, :m] / norm[step, :m])[:, :, None]
+            entries[e_y] -= share[step, :m].reshape(-1)
+            np.matmul(residual.transpose(0, 2, 1), x, out=weight_gradient[:m])
+            if self.has_bias:
+                residual.sum(axis=1, out=bias_gradient[:m])
+            self._step(flat[:m], gradient[:m], start[:m], correction, velocity, job.t, step)
+        flat -= start
+        for position, row in enumerate(rows):
+            job.matrix[row] = torch.from_numpy(flat[position])
+        losses = np.where(share > 0, np.log(norm) - chosen, 0).sum(axis=(0, 2), dtype=np.float64)
+        return np.asarray(losses / (share > 0).sum(axis=(0, 2)))
+
+    def _views(self, flat: Array) -> tuple[Array, Array]:
+        """(k, C, f) weights and (k, C) biases (or nothing) in (k, d) flat models."""
+        n_weights = self.n_classes * self.n_features
+        shape = (len(flat), self.n_classes, self.n_features)
+        return flat[:, :n_weights].reshape(shape), flat[:, n_weights:]
+
+    def _step(
+        self,
+        flat: Array,
+        gradient: Array,
+        start: Array,
+        correction: Array | None,
+        velocity: Array | None,
+        t: int,
+        step: int,
+    ) -> None:
+        """One step of the first m clients, in place; `gradient` is used up."""
+        local, m, number = self.recipe.local, len(flat), flat.dtype.type
+        if local.weight_decay:
+            gradient += flat * number(local.weight_decay)
+        if local.rule.mu:
+            gradient += (flat - start) * number(local.rule.mu)
+        if correction is not None:
+            gradient += correction[:m]
+        if velocity is not None:
+            velocity[:m] *= number(local.momentum)
+            velocity[:m] += gradient
+            gradient[:] = velocity[:m]
+        gradient *= number(local.lr_at(t))
+        flat -= gradient
+
+
+def _padded(
+    plans: list[list[Ints]], batch_size: int, dtype: np.dtype[np.generic]
+) -> tuple[Ints, Array]:
+    """(steps, k, B) indices and each example's share of its batch: 0 where a place is not used.
+
+    Batches are padded to one size always, so that the padding depends on nobody else.
+    """
+    n_steps, k = max(len(plan) for plan in plans), len(plans)
+    indices = np.zeros((n_steps, k, batch_size), dtype=np.int64)
+    share = np.zeros((n_steps, k, batch_size), dtype=dtype)
+    for position, plan in enumerate(plans):
+        for step, batch in enumerate(plan):
+            indices[step, position, : len(batch)] = batch
+            share[step, position, : len(batch)] = 1 / len(batch)
+    return indices, share

@@ -1,0 +1,119 @@
+"""The words run: Python blocks of the README and the pages, and the examples in docstrings.
+
+A page's blocks are one program, run from top to bottom in an empty folder. Where a ``text`` block
+follows a ``python`` block directly, it is what that block prints; numbers with a decimal point may
+differ a little, since another kind of CPU rounds otherwise.
+"""
+
+import contextlib
+import doctest
+import importlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+import understudy
+from understudy import registry
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [page for page in PAGES if "_build" not in page.relative_to(ROOT).parts]
+
+BLOCK = re.compile(
+    r"^```python\n(?P<code>.*?)^```$(?:\n+^```text\n(?P<printed>.*?)^```$)?", re.M | re.S
+)
+TOLERANCE = 0.05  # of a printed number such as an accuracy
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def same(found: str, expected: str) -> bool:
+    """Word by word the same, but for small differences of numbers with a decimal point."""
+    ours, theirs = found.split(), expected.split()
+    return len(ours) == len(theirs) and all(map(same_word, ours, theirs))
+
+
+def same_word(found: str, expected: str) -> bool:
+    number = re.compile(r"-?\d+\.\d+")
+    if number.fullmatch(found) and number.fullmatch(expected):
+        return abs(float(found) - float(expected)) <= TOLERANCE
+    return found == expected
+
+
+def test_the_comparison_of_what_is_printed_can_fail():
+    assert same("round 3: 0.75\n", "round 3: 0.77")
+    assert not same("round 3: 0.75", "round 4: 0.75")
+    assert not same("round 3: 0.75", "round 3: 0.95")
+    assert not same("one", "one two")
+    assert not same("a.b", "a.c")
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(read(page))], ids=named)
+def test_a_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = read(page)
+    names = {"__name__": "page"}
+    for block in BLOCK.finditer(text):
+        line = text.count("\n", 0, block.start("code"))
+        # empty lines before it, so that an error names the line of the page
+        program = compile("\n" * line + block["code"], str(page), "exec")
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(program, names)
+        if block["printed"] is not None:
+            assert same(printed.getvalue(), block["printed"]), (
+                f"{named(page)}, line {line}: prints\n{printed.getvalue()}"
+            )
+
+
+def test_no_block_is_overlooked():
+    """Every fence that says python is one that the pattern above takes up."""
+    for page in PAGES:
+        text = read(page)
+        assert len(BLOCK.findall(text)) == text.count("```python"), named(page)
+
+
+def with_examples():
+    for path in sorted((SOURCE / "understudy").rglob("*.py")):
+        if ">>> " in read(path):
+            yield ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+
+
+@pytest.mark.parametrize("name", list(with_examples()))
+def test_examples_in_docstrings(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+@pytest.mark.parametrize(
+    "public", [place.partition(":")[2] for place in sorted(registry.PUBLIC.values())]
+)
+def test_every_registered_part_has_a_page(public):
+    pages = (ROOT / "docs" / "algorithms").glob("*.md")
+    assert any(re.search(rf"`{public}\b", read(page)) for page in pages), (
+        f"{public} is registered, but no page of docs/algorithms says what it does"
+    )
+
+
+@pytest.mark.parametrize("public", sorted(set(understudy.__all__) - {"__version__"}))
+def test_every_public_name_is_in_the_reference(public):
+    reference = read(ROOT / "docs" / "api.md")
+    assert re.search(rf":: {public}$", reference, re.M), f"docs/api.md lacks {public}"
+
+
+def test_links_between_pages_lead_somewhere():
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#\s]+)", read(page)):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{named(page)}: {target}"
