@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROOT = Path(__file__).resolve().parent.parent
-DATA_VERSION = 1  # part of the file names: raise it when the way of drawing changes
+DATA_VERSION = 2  # part of the file names: raise it when the way of drawing changes
 N_CLASSES = 10
 
 
@@ -147,9 +147,12 @@ def _save(path: Path, array: NDArray[np.generic]) -> None:
 
 
 def draw(workload: Workload) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """The workload's examples, the clients one after the other: (n, *shape) and (n,)."""
+    """The workload's examples, the clients one after the other: (n, *shape) and (n,).
+
+    The last one belongs to no client: a test set, for engines that want one.
+    """
     rng = np.random.default_rng([DATA_VERSION, *workload.name.encode()])
-    n, d = sum(workload.sizes), prod(workload.shape)
+    n, d = sum(workload.sizes) + 1, prod(workload.shape)
     prototypes = 0.5 * rng.standard_normal((N_CLASSES, d), dtype=np.float32)
     labels = rng.integers(0, N_CLASSES, n)
     examples = 0.5 * rng.standard_normal((n, d), dtype=np.float32)

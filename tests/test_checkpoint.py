@@ -42,7 +42,6 @@ from understudy import (
     Strategy,
     Uniform,
     Yogi,
-    checkpoint,
     load_state,
     resume,
     save_state,
@@ -886,11 +885,14 @@ def test_resuming_needs_no_memory_for_the_rows(
     again.close()
 
 
-def test_strategies_are_described_by_class_and_hyper_parameters() -> None:
-    described = checkpoint.describe(Strategy(sampler=FedGS(m=3), server=Momentum(lr=0.5)))
+def test_strategies_are_described_by_class_and_hyper_parameters(tmp_path: Path) -> None:
+    """As plain data in the file, for a person or another program to read."""
+    strategy = Strategy(sampler=FedGS(m=3, graph="updates"), server=Momentum(lr=0.5))
+    save_state(begun(strategy), tmp_path / "export")
+    described = Reader(tmp_path / "export").about["strategy"]
     assert described["class"] == "Strategy"
     assert described["sampler"]["class"] == "FedGS"
     assert described["sampler"]["m"] == 3
     assert described["server"]["lr"] == 0.5
-    assert described["server"]["schedule"] == "understudy.schedules:constant"
-    assert json.loads(json.dumps(described)) == described
+    assert described["server"]["schedule"].endswith("constant")  # a registered name, or its place
+    assert described["guard"] is None

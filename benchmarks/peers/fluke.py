@@ -6,8 +6,12 @@ help the convolutions and hinder softmax regression, so each workload runs with 
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.metadata import version
+
+# Two threads that wait actively make a step a hundred times slower when a core is taken.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
 from fluke import DDict, FlukeENV

@@ -6,6 +6,7 @@ loaded when it is asked for.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from understudy import registry
@@ -58,7 +59,17 @@ __all__ = [
 __all__ += sorted(registry.PUBLIC)
 
 
+_LATER = {  # loaded when asked for, so that a live server need not load the simulator
+    "Federation": "understudy.simulation.data",
+    "Run": "understudy.simulation.engine",
+    "simulate": "understudy.simulation.engine",
+}
+__all__ += sorted(_LATER)
+
+
 def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
     try:
         return registry.public(name)
     except AttributeError:

@@ -36,7 +36,7 @@ def _root(
 
 @app.command()
 def run(
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds of each method.")] = 25,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of each method.")] = 30,
     seeds: Annotated[int, typer.Option(min=1, help="How often all is repeated.")] = 5,
     folder: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("runs/quickstart"),
 ) -> None:

@@ -11,7 +11,7 @@ from understudy.flat import Layout
 from understudy.rng import generator
 from understudy.simulation import clustered_digits, evaluate, simulate
 from understudy.simulation.models import build
-from understudy.simulation.training import LoopTrainer
+from understudy.simulation.training import LocalTrainer
 from understudy.types import Cohort
 
 LOCAL = Local(lr=0.1, epochs=1, batch_size=16)
@@ -28,7 +28,7 @@ def test_fedavg_equals_the_loop_by_hand(federation):
     module = build("softmax", (1, 8, 8), 10, seed)
     layout = Layout.of(module)
     params = layout.vector(module)
-    trainer = LoopTrainer(federation, module, LOCAL, seed)
+    trainer = LocalTrainer(federation, module, LOCAL, seed)
     attendance = availability.init(federation.population())
     expected = []
     for t in range(4):
@@ -76,7 +76,7 @@ def test_a_log_says_who_spoke_for_whom_and_what_it_cost(federation):
     absent = [client for client, _, _ in second.stand_ins]
     assert sorted(absent) == sorted(set(range(20)) - came)
     assert {source for _, source, _ in second.stand_ins} <= came
-    assert {"select", "train", "apply", "evaluate"} <= set(second.timings)
+    assert {"select", "train", "fill", "aggregate", "evaluate", "round"} <= set(second.timings)
 
 
 def test_corrections_travel_too(federation):

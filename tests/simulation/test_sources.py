@@ -230,7 +230,7 @@ def test_a_batch_that_would_run_something_is_refused(tmp_path, protocol, functio
     }[function]
     path = tmp_path / "data_batch_1"
     path.write_bytes(pickle.dumps({b"data": harmful, b"labels": [1]}, protocol=protocol))
-    with pytest.raises(ValueError, match=r"refused; the file asks for .*, which no image set needs"):
+    with pytest.raises(ValueError, match=r"refused; the file asks for .* no image set needs"):
         read_cifar_batch(path)
     assert not trace.exists()
 

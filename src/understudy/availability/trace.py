@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -53,12 +54,18 @@ def read_trace(file: str | Path) -> Recording:
     return Recording(sessions, tuple(changes), end)
 
 
+def _found(file: Path) -> Path:
+    """The file itself, or the one of that name among the data sets."""
+    roots = [Path(), Path(os.environ.get("UNDERSTUDY_DATA", "data")), Path("data")]
+    return next((root / file for root in roots if (root / file).is_file()), file)
+
+
 def _lines(path: Path) -> list[tuple[int, str, float, bool]]:
     """(line number, device, second, there) of each line, checked."""
     if not path.is_file():
         raise FileNotFoundError(
-            f"{path}: no such file; expected a recorded trace, a CSV with the columns "
-            f"{','.join(COLUMNS)}"
+            f"{path}: no such file, neither here nor under UNDERSTUDY_DATA nor in ./data; expected "
+            f"a recorded trace, a CSV with the columns {','.join(COLUMNS)}"
         )
     with path.open(newline="", encoding="utf-8-sig") as source:
         reader = csv.reader(source)
@@ -127,8 +134,9 @@ class Trace:
     Parameters
     ----------
     file : str or Path
-        A CSV with the columns ``device,t_s,state``: from second t_s on the device's state is
-        ``AVL_TRAIN`` (there) or ``UN_AVL`` (away).
+        Where it is; a relative path is looked for here, then under the environment variable
+        ``UNDERSTUDY_DATA``, then in ``./data``. A CSV with the columns ``device,t_s,state``: from
+        second t_s on the device's state is ``AVL_TRAIN`` (there) or ``UN_AVL`` (away).
     seconds_per_round : float
         Length of a round, > 0.
     drop_first_seconds : float
@@ -151,7 +159,7 @@ class Trace:
     cisco-open/flame (Apache-2.0), derived from the behaviour traces of FLASH and FedScale.
     """
 
-    file: str | Path
+    file: str | Path = "traces/mobiperf_2st_300.csv"
     seconds_per_round: float = 600
     drop_first_seconds: float = 600
     seed: int = 0
@@ -164,7 +172,7 @@ class Trace:
         checks.integer("seed", self.seed, low=0)
 
     def init(self, population: Population) -> TraceState:
-        recording = read_trace(self.file)
+        recording = read_trace(_found(Path(self.file)))
         length = recording.end - self.drop_first_seconds
         if length <= 0:
             raise ValueError(

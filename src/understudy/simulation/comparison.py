@@ -36,7 +36,7 @@ class Contender:
 class Setting:
     """What all methods face; FL-FDMS's clustered setting, with the digits for its images."""
 
-    rounds: int = 25
+    rounds: int = 30
     seeds: int = 5
     n_clients: int = 20
     n_clusters: int = 5

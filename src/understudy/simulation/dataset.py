@@ -130,7 +130,7 @@ def federate(
     >>> from understudy.simulation import federate
     >>> federation = federate("digits", "classes_per_client", n_clients=10, k=2, seed=1)
     >>> federation.n_clients, int(federation.sizes[0]), len(federation.test)
-    (10, 142, 359)
+    (10, 130, 359)
     """
     if isinstance(data, str):
         from understudy.simulation.sources import DATASETS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -146,7 +147,8 @@ class Run:
             question.workers,
             device,
         )
-        self._judge = Judge(question.module, federation, question.loss, question.metrics, device)
+        outputs = self._trainer.outputs
+        self._judge = Judge(federation, question.loss, question.metrics, outputs)
         self._whole = True  # False while the state is being changed
         self._last_commit = monotonic()
 
@@ -284,7 +286,9 @@ class Run:
 
     def module(self) -> nn.Module:
         """A copy of the model as it is now."""
-        return self._judge.module_with(self.state.params)
+        module = copy.deepcopy(self._question.module)
+        self._layout.load(module, self.state.params.cpu())
+        return module
 
     def frame(self) -> pandas.DataFrame:
         """One row per round so far: metrics, who came, clock, megabytes, notes of the parts."""
@@ -303,7 +307,7 @@ class Run:
         self._last_commit = monotonic()
 
     def close(self) -> None:
-        """Commit, end worker processes, and let go of the folder."""
+        """Commit, and let go of shared memory and of the folder."""
         self._commit(every=0.0)
         self._trainer.close()
         if self._logs is not None and self.state._home is not None:

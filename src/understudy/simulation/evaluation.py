@@ -15,7 +15,7 @@ from understudy.simulation.data import Federation
 from understudy.simulation.engines import Loss
 from understudy.types import Floats, Ints
 
-BATCH = 1000  # fixed: sums are taken batch by batch, whoever computes them
+BATCH = 250  # fixed: outputs and sums are taken batch by batch, whoever computes them
 
 Metric = Callable[[torch.Tensor, torch.Tensor], Any]  # outputs, labels of a data set -> a number
 

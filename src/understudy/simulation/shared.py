@@ -7,6 +7,7 @@ removed when its owner lets go.
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
 import tempfile
@@ -29,6 +30,10 @@ class Handle:
     path: str
     shape: tuple[int, ...]
     dtype: torch.dtype
+    number: int  # of its maker's tensors: a path may come again when a tensor is gone
+
+
+_numbers = itertools.count()
 
 
 class Shared:
@@ -45,7 +50,7 @@ class Shared:
         except BaseException:
             _remove(self._fd, path)
             raise
-        self.handle = Handle(path, tuple(shape), dtype)
+        self.handle = Handle(path, tuple(shape), dtype, next(_numbers))
         self._finalizer = weakref.finalize(self, _remove, self._fd, path)
 
     @classmethod
@@ -56,7 +61,7 @@ class Shared:
         return shared
 
 
-@lru_cache(maxsize=16)  # a worker maps each tensor once; an old matrix drops out
+@lru_cache(maxsize=8)  # a worker maps each tensor once; an old matrix drops out
 def attach(handle: Handle) -> torch.Tensor:
     """The tensor behind a handle, in another process."""
     with open(handle.path, "r+b") as file:

@@ -18,7 +18,7 @@ from understudy.local import Local
 from understudy.simulation.backends import Cost, kernels, measure
 from understudy.simulation.data import Federation
 from understudy.simulation.engines import Job, Loss, Recipe, Trained, engine_for
-from understudy.simulation.evaluation import mean_loss
+from understudy.simulation.evaluation import BATCH, mean_loss, outputs_of
 from understudy.simulation.plan import n_steps_of
 from understudy.simulation.shared import Handle, Shared, aligned_matrix
 from understudy.simulation.workers import Order, Workers
@@ -70,6 +70,7 @@ class LocalTrainer:
         self.recipe = Recipe(clean, loss, local, seed, federation.clients, self.onednn, device)
         self.n_workers = (workers or usable_cores()) if device == "cpu" else 1
         self._module = copy.deepcopy(clean)
+        self._judged_module = copy.deepcopy(clean)  # the other is pointed at rows while it trains
         own = replace(self.recipe, module=self._module)
         self._here = engine_for(own, federation.x.to(device), federation.y.to(device))
         self._workers: Workers | None = None
@@ -116,6 +117,20 @@ class LocalTrainer:
                 [mean_loss(module, data.x, data.y, self._judged(i), self.recipe.loss) for i in ids]
             )
 
+    def outputs(self, params: torch.Tensor, indices: Ints) -> torch.Tensor:
+        """What the model with these parameters says to some of the examples."""
+        work = len(indices) * self.cost.per_example / MULTIPLY_ADDS
+        # processes are not started for this alone
+        if self._workers is not None and self._params is not None and work >= WORTH_WORKERS:
+            self._params.tensor.copy_(params)
+            return self._workers.outputs(self._params.handle, _parts(indices, self.n_workers))
+        self.layout.load(self._judged_module, params)
+        with kernels(onednn=True):
+            outputs = outputs_of(
+                self._judged_module, self.federation.x, indices, self.recipe.device
+            )
+        return outputs.cpu()
+
     def _judged(self, client: int) -> Ints:
         """The examples a client's loss is asked on."""
         validation = self.federation.validation
@@ -124,11 +139,8 @@ class LocalTrainer:
         return validation[client]
 
     def close(self) -> None:
-        """End the worker processes; shared memory is let go."""
-        if self._workers is not None:
-            self._workers.close()
-            self._workers = None
-        self._params, self._matrix = None, {}
+        """Let go of shared memory. Worker processes stay for the next run, and end when idle."""
+        self._workers, self._params, self._matrix = None, None, {}
 
     def _work(self, clients: list[int], t: int) -> float:
         sizes = self.federation.sizes[clients]
@@ -201,6 +213,13 @@ class LocalTrainer:
             shares[lightest].append(position)
             load[lightest] += steps[position]
         return shares
+
+
+def _parts(indices: Ints, n_parts: int) -> list[Ints]:
+    """Indices in pieces of whole batches: the same batches as in one piece."""
+    n_batches = -(-len(indices) // BATCH)
+    cuts = [BATCH * (n_batches * part // n_parts) for part in range(1, n_parts)]
+    return [part for part in np.split(indices, cuts) if len(part)]
 
 
 def usable_cores() -> int:

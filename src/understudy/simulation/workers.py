@@ -1,29 +1,49 @@
 """Several processes that train clients of the same round.
 
 One mechanism everywhere, also in notebooks and in scripts without a main guard: loky, which
-starts its processes anew and sends functions by value. Model, loss and recipe are sent once; data,
-parameters and results are shared memory.
+starts its processes anew and sends functions by value. Model, loss and recipe are sent once a run;
+data, parameters and results are shared memory.
 """
 
 from __future__ import annotations
 
+import copy
 import os
 import pickle
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeVar
 
 import cloudpickle
+import numpy as np
 import torch
 from loky import ProcessPoolExecutor
 from loky.process_executor import BrokenProcessPool
+from torch import nn
 
+from understudy.flat import Layout
 from understudy.simulation.backends import kernels
 from understudy.simulation.engines import Engine, Job, Recipe, Trained, engine_for
-from understudy.simulation.shared import Handle, attach
+from understudy.simulation.evaluation import outputs_of
+from understudy.simulation.shared import Handle, Shared, attach
+from understudy.types import Ints
 
 TRIES = 2  # of a round in which a worker died
+IDLE_SECONDS = 60  # after which a worker that nobody needs ends
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Kit:
+    """What a worker needs for a run: the recipe as bytes, and the data."""
+
+    recipe: Handle
+    x: Handle
+    y: Handle
 
 
 @dataclass(frozen=True)
@@ -44,7 +64,7 @@ class WorkerDied(RuntimeError):
 
 
 class Workers:
-    """A pool of processes for one recipe.
+    """Processes that work for one recipe. They outlive it: the next run finds them started.
 
     Parameters
     ----------
@@ -57,55 +77,69 @@ class Workers:
     """
 
     def __init__(self, recipe: Recipe, x: Handle, y: Handle, n_workers: int) -> None:
-        self.n_workers = n_workers
-        self.deaths = 0
-        self._initargs = (cloudpickle.dumps(recipe), x, y, os.getpid())
-        self._pool: ProcessPoolExecutor | None = None
+        self.n_workers, self.deaths = n_workers, 0
+        pickled = np.frombuffer(cloudpickle.dumps(recipe), dtype=np.uint8)
+        self._recipe = Shared.of(torch.from_numpy(pickled.copy()))
+        self._kit = Kit(self._recipe.handle, x, y)
 
     def train(self, orders: list[Order]) -> list[Trained]:
-        """The results of all orders; where a worker died, all are trained again, once."""
+        """The results of all orders."""
+        return self._all(_train, orders, f"training round {orders[0].t}")
+
+    def outputs(self, params: Handle, parts: list[Ints]) -> torch.Tensor:
+        """What the model with these parameters says to the examples of all parts, in order."""
+        orders = [(params, part) for part in parts]
+        return torch.cat(self._all(_outputs, orders, "evaluating"))
+
+    def _all(
+        self, task: Callable[[Kit, Any], Result], orders: list[Any], what: str
+    ) -> list[Result]:
+        """Where a worker died, all is done again, once: the bits do not depend on it."""
         for _ in range(TRIES):
+            pool = _pool(self.n_workers)
             try:
-                futures = [self._running().submit(_train, order) for order in orders]
+                futures = [pool.submit(task, self._kit, order) for order in orders]
                 return [future.result() for future in futures]
             except BrokenProcessPool:
                 self.deaths += 1
-                self.close()
+                end_workers()
         raise WorkerDied(
-            f"a worker process died {TRIES} times while training round {orders[0].t}; "
-            "it may have run out of memory. workers=1 trains in this process"
+            f"a worker process died {TRIES} times while {what}; it may have run out of memory. "
+            "workers=1 does it in this process"
         )
 
-    def _running(self) -> ProcessPoolExecutor:
-        if self._pool is None:
-            self._pool = ProcessPoolExecutor(
-                max_workers=self.n_workers,
-                timeout=None,
-                initializer=_start,
-                initargs=self._initargs,
-                env={"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
-            )
-        return self._pool
 
-    def close(self) -> None:
-        """End the processes."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, kill_workers=True)
-            self._pool = None
+_pools: dict[tuple[int, int], ProcessPoolExecutor] = {}  # (pid, number of workers): one at most
+
+
+def _pool(n_workers: int) -> ProcessPoolExecutor:
+    key = os.getpid(), n_workers
+    if key not in _pools:
+        end_workers()
+        _pools[key] = ProcessPoolExecutor(
+            max_workers=n_workers,
+            timeout=IDLE_SECONDS,
+            initializer=_start,
+            initargs=(os.getpid(),),
+            env={"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+        )
+    return _pools[key]
+
+
+def end_workers() -> None:
+    """End the worker processes of this process; the next round that needs some starts new ones."""
+    for pid, n_workers in list(_pools):
+        pool = _pools.pop((pid, n_workers))
+        if pid == os.getpid():  # else they are the parent's
+            pool.shutdown(wait=True, kill_workers=True)
 
 
 # -- in a worker -----------------------------------------------------------------------------------
 
-_engine: Engine
-_recipe: Recipe
 
-
-def _start(recipe: bytes, x: Handle, y: Handle, parent: int) -> None:
-    global _engine, _recipe
+def _start(parent: int) -> None:
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     torch.set_num_threads(1)
-    _recipe = pickle.loads(recipe)
-    _engine = engine_for(_recipe, attach(x), attach(y))
 
 
 def _end_with(parent: int) -> None:
@@ -115,10 +149,29 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _train(order: Order) -> Trained:
-    def tensor(handle: Handle | None) -> Any:
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """A kit unpacked."""
+
+    recipe: Recipe
+    engine: Engine
+    module: nn.Module  # for evaluation: the engine's is pointed at rows while it trains
+    x: torch.Tensor
+
+
+@lru_cache(maxsize=1)
+def _unpacked(kit: Kit) -> Bench:
+    attach.cache_clear()  # the run before may be gone, and its data with it
+    recipe: Recipe = pickle.loads(attach(kit.recipe).numpy().tobytes())
+    x, module = attach(kit.x), copy.deepcopy(recipe.module)
+    return Bench(recipe, engine_for(recipe, x, attach(kit.y)), module, x)
+
+
+def _train(kit: Kit, order: Order) -> Trained:
+    def tensor(handle: Handle | None) -> torch.Tensor | None:
         return None if handle is None else attach(handle)
 
+    bench = _unpacked(kit)
     job = Job(
         t=order.t,
         clients=order.clients,
@@ -128,5 +181,12 @@ def _train(order: Order) -> Trained:
         starts=tensor(order.starts),
         corrections=tensor(order.corrections),
     )
-    with kernels(_recipe.onednn):
-        return _engine.train(job)
+    with kernels(bench.recipe.onednn):
+        return bench.engine.train(job)
+
+
+def _outputs(kit: Kit, order: tuple[Handle, Ints]) -> torch.Tensor:
+    (params, indices), bench = order, _unpacked(kit)
+    Layout.of(bench.module).load(bench.module, attach(params))
+    with kernels(onednn=True):
+        return outputs_of(bench.module, bench.x, indices)

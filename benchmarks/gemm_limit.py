@@ -1,0 +1,84 @@
+"""The matrix products of each workload alone, on one core: below this no engine can come.
+
+Run, from the top of the project: ``python -m benchmarks.gemm_limit --workload W1``.
+
+A step is: gather the batch, then per layer the products of the forward pass, of the weight's
+gradient and, but for the first layer, of the input's gradient. A convolution counts as the product
+of its patches (batch · output pixels, input channels · k²), whose making is not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+
+import torch
+
+from benchmarks.workloads import WORKLOADS, Workload, load
+
+# Of each layer: rows per example, inputs, outputs.
+LAYERS = {
+    "mnist_cnn": ((24 * 24, 25, 10), (8 * 8, 250, 20), (1, 320, 50), (1, 50, 10)),
+    "lenet": ((28 * 28, 75, 6), (10 * 10, 150, 16), (1, 400, 120), (1, 120, 84), (1, 84, 10)),
+    "softmax_784": ((1, 784, 10),),
+    "softmax_60": ((1, 60, 10),),
+}
+SECONDS = 1.0  # of measuring
+
+
+def one_step(workload: Workload, x: torch.Tensor) -> Callable[[], None]:
+    """A function that does the products of one step, into memory that is there already."""
+    products = []
+    for position, (rows, inputs, outputs) in enumerate(LAYERS[workload.model]):
+        n = rows * workload.batch_size
+        below, weight = torch.randn(n, inputs), torch.randn(inputs, outputs)
+        above = torch.randn(n, outputs)
+        products.append((below, weight, torch.empty(n, outputs)))
+        products.append((below.T, above, torch.empty(inputs, outputs)))
+        if position:
+            products.append((above, weight.T, torch.empty(n, inputs)))
+    picks = torch.randint(len(x), (1000, workload.batch_size))
+    batch = torch.empty(workload.batch_size, *workload.shape)
+    turn = 0
+
+    def step() -> None:
+        nonlocal turn
+        turn = (turn + 1) % len(picks)
+        torch.index_select(x, 0, picks[turn], out=batch)
+        for left, right, into in products:
+            torch.mm(left, right, out=into)
+
+    return step
+
+
+def limit(workload: Workload) -> float:
+    """CPU seconds of one round's products: the median of ten spans, so that noise counts less."""
+    torch.set_num_threads(1)
+    step = one_step(workload, torch.from_numpy(load(workload)[0]))
+    start = time.process_time()
+    made = 0
+    while time.process_time() - start < SECONDS / 10:
+        step()
+        made += 1
+    spans = []
+    for _ in range(10):
+        start = time.process_time()
+        for _ in range(made):
+            step()
+        spans.append((time.process_time() - start) / made)
+    return sorted(spans)[5] * workload.steps_per_round
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Time the matrix products of a round.")
+    parser.add_argument("--workload", required=True, choices=sorted(WORKLOADS))
+    workload = WORKLOADS[parser.parse_args().workload]
+    with torch.inference_mode():
+        seconds = limit(workload)
+    print(json.dumps({"workload": workload.name, "gemm_limit_cpu_seconds": round(seconds, 5)}))
+
+
+if __name__ == "__main__":
+    main()

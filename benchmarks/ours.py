@@ -1,0 +1,98 @@
+"""Understudy's own simulation of a workload, reported like a peer's.
+
+Run, from the top of the project: ``python -m benchmarks.ours --workload W1 --rounds 3``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import version
+
+import numpy as np
+import torch
+
+from benchmarks.models import build
+from benchmarks.peers import common
+from benchmarks.workloads import client_slice, load
+from understudy import fedavg
+from understudy.local import Local
+from understudy.samplers.uniform import Everyone
+from understudy.simulation import Federation, batch_plan, simulate
+from understudy.types import Floats, Ints, Outcome, RoundEnd, RoundStart, Setup
+
+WORKERS = 2
+
+
+@dataclass(frozen=True)
+class FixedClients:
+    """The same clients in every round."""
+
+    ids: tuple[int, ...]
+
+    def init(self, setup: Setup) -> None:
+        return None
+
+    def pick(self, state: None, start: RoundStart) -> tuple[Ints, Floats]:
+        return np.array(self.ids), np.ones(len(self.ids))
+
+    def learn(self, state: None, end: RoundEnd) -> None:
+        return None
+
+
+def main() -> None:
+    given = common.options(__doc__)
+    workload = given.workload
+    watch = common.Stopwatch(given)
+    torch.set_num_threads(1)
+    examples, labels = load(workload)
+    n_clients = len(workload.sizes)
+    everything = np.arange(len(labels))
+    federation = Federation(
+        x=torch.from_numpy(examples),
+        y=torch.from_numpy(labels),
+        clients=tuple(everything[client_slice(workload, k)] for k in range(n_clients)),
+        test=everything[-1:],
+    )
+    everyone = len(workload.trained) == n_clients
+    passes = {} if workload.epochs is None else {"epochs": workload.epochs}
+    strategy = fedavg(
+        sampler=Everyone() if everyone else FixedClients(workload.trained),
+        local=Local(
+            lr=workload.lr,
+            steps=workload.steps,
+            batch_size=workload.batch_size,
+            weight_decay=workload.weight_decay,
+            **passes,
+        ),
+    )
+    run = simulate(
+        federation,
+        strategy,
+        model=build(workload.model),
+        rounds=given.total,
+        seed=0,
+        evaluate=(),
+        workers=WORKERS,
+    )
+    inside: list[float] = []
+    came: set[tuple[int, ...]] = set()
+    for log in run:
+        watch.round_done()
+        inside.append(log.timings["round"])
+        came.add(tuple(np.flatnonzero(log.outcome == Outcome.CAME).tolist()))
+    if came != {workload.trained}:
+        raise RuntimeError(f"other clients came than were asked: {came}")
+    rng = np.random.default_rng(0)  # every batch of a plan is one step, whatever is in it
+    plans = (batch_plan(workload.sizes[client], strategy.local, 0, rng) for client in came.pop())
+    steps = sum(len(plan) for plan in plans)
+    watch.report(
+        "understudy",
+        version("understudy-fl"),
+        steps,
+        seconds_by_its_own_log=[round(seconds, 6) for seconds in inside[given.warmup :]],
+        torch=torch.__version__,
+    )
+
+
+if __name__ == "__main__":
+    main()
