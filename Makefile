@@ -28,7 +28,7 @@ help:
 	@echo "make lint       ruff and mypy only"
 	@echo "make format     let ruff format and mend the code"
 	@echo "make docs       the documentation, in docs/_build/html"
-	@echo "make bench      the benchmarks (ONLY=name ROUNDS=n PEERS=n)"
+	@echo "make bench      the benchmarks (ONLY=W1,W3 or pick, ROUNDS=n, PEERS=none or names)"
 	@echo "make setup      only install what the targets above need"
 	@echo "make clean      remove caches and build results (.venv stays)"
 

@@ -1,7 +1,8 @@
-"""Run the benchmarks: every ``bench_*.py`` beside this file, each in a process of its own.
+"""Run the benchmarks; settings come from the environment (``make bench ONLY=W3 ROUNDS=5``).
 
-Settings come from the environment (``make bench ONLY=pick ROUNDS=20``): ONLY runs the benchmarks
-whose name contains it; ROUNDS and PEERS are read by the benchmarks that have such a size.
+ONLY names workloads of the simulation (``W1,W3``; all of them by default), or is ``pick``: FedGS's
+pick and its shortest paths. ROUNDS are the measured rounds in a block; PEERS is ``all`` (default),
+``none`` or names such as ``pfl,fedjax``.
 """
 
 import os
@@ -9,23 +10,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parent.parent
+
 
 def main() -> int:
-    only = os.environ.get("ONLY", "")
-    paths = sorted(Path(__file__).parent.glob("bench_*.py"))
-    chosen = [path for path in paths if only in path.stem.removeprefix("bench_")]
-    if not chosen:
-        names = ", ".join(path.stem.removeprefix("bench_") for path in paths) or "none"
-        print(f"No benchmark is called {only!r}; there are: {names}.", file=sys.stderr)
-        return 1
-    failed = []
-    for path in chosen:
-        print(f"== {path.stem.removeprefix('bench_')}", flush=True)
-        if subprocess.run([sys.executable, path], check=False).returncode != 0:
-            failed.append(path.stem)
-    if failed:
-        print(f"Failed: {', '.join(failed)}.", file=sys.stderr)
-    return 1 if failed else 0
+    only = os.environ.get("ONLY") or "all"
+    command = [sys.executable, "-m"]
+    if only == "pick":
+        command += ["benchmarks.pick"]
+    else:
+        command += ["benchmarks.bench_simulation", "--only", only]
+        command += ["--rounds", os.environ.get("ROUNDS") or "0"]
+        command += ["--peers", os.environ.get("PEERS") or "all"]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
 if __name__ == "__main__":

@@ -180,9 +180,7 @@ def client_slice(workload: Workload, client: int) -> slice:
     return slice(start, start + workload.sizes[client])
 
 
-def load_client(
-    workload: Workload, client: int
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+def load_client(workload: Workload, client: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """One client's examples and labels, in memory."""
     prepare(workload)
     here = client_slice(workload, client)

@@ -50,7 +50,9 @@ class Loaders:
 
 class Trainer(FedAvgSerialClientTrainer):
     def setup_decay(self, weight_decay: float) -> None:
-        self.optimizer = torch.optim.SGD(self._model.parameters(), self.lr, weight_decay=weight_decay)
+        self.optimizer = torch.optim.SGD(
+            self._model.parameters(), self.lr, weight_decay=weight_decay
+        )
 
 
 class Server(FedAvgServerHandler):

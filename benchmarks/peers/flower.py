@@ -53,7 +53,7 @@ def main() -> None:
     def serve(grid: Grid, context: Context) -> None:
         strategy = Watched(fraction_evaluate=0.0, min_available_nodes=n_clients)
         start = ArrayRecord(build(given.workload.model).state_dict())
-        strategy.start(grid=grid, initial_arrays=start, num_rounds=given.total, timeout=120)
+        strategy.start(grid=grid, initial_arrays=start, num_rounds=given.total, timeout=600)
 
     run_simulation(
         server_app=server,

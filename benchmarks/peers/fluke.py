@@ -58,9 +58,7 @@ def main() -> None:
                 batch_size=workload.batch_size,
                 local_epochs=workload.epochs or 1,
                 loss="CrossEntropyLoss",
-                optimizer=DDict(
-                    name="SGD", lr=workload.lr, weight_decay=workload.weight_decay
-                ),
+                optimizer=DDict(name="SGD", lr=workload.lr, weight_decay=workload.weight_decay),
                 scheduler=DDict(name="StepLR", step_size=1, gamma=1),
             ),
             server=DDict(weighted=True),

@@ -109,9 +109,7 @@ def main() -> None:
         ),
         model=PyTorchModel(
             module,
-            local_optimizer_create=partial(
-                torch.optim.SGD, weight_decay=workload.weight_decay
-            ),
+            local_optimizer_create=partial(torch.optim.SGD, weight_decay=workload.weight_decay),
             central_optimizer=central,
         ),
         model_train_params=NNTrainHyperParams(

@@ -30,9 +30,7 @@ def shares(workload: Workload) -> list[list[int]]:
     return clients
 
 
-def train(
-    model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, workload: Workload
-) -> int:
+def train(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, workload: Workload) -> int:
     """One client's local training; the number of steps made."""
     optimizer = torch.optim.SGD(
         model.parameters(), lr=workload.lr, weight_decay=workload.weight_decay
@@ -51,7 +49,11 @@ def train(
 
 
 def work(
-    workload: Workload, clients: list[int], params: torch.Tensor, rows: torch.Tensor, pipe: Connection
+    workload: Workload,
+    clients: list[int],
+    params: torch.Tensor,
+    rows: torch.Tensor,
+    pipe: Connection,
 ) -> None:
     """Train `clients` whenever told to; row i of `rows` is the i-th client's result."""
     torch.set_num_threads(1)

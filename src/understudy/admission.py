@@ -14,6 +14,8 @@ import torch
 
 from understudy.types import Arrivals, Bools, Cohort, Floats, Ints, Outcome, Reason, Refusal
 
+LARGEST = 2.0**53  # examples or steps: beyond it nobody counts, and sums could overflow
+
 Request = tuple[int, int]  # (client, the round it was asked in)
 
 
@@ -34,6 +36,7 @@ def admit(
     params: torch.Tensor,
     *,
     needs_steps: bool,
+    n_classes: int | None = None,
 ) -> Admitted:
     """Sort arrivals into fresh, late and refused, by ascending id whatever order they came in.
 
@@ -63,8 +66,8 @@ def admit(
     fresh = [accepted[r] for r in in_order if r[1] == cohort.t]
     late = [accepted[r] for r in in_order if r[1] < cohort.t]
     return Admitted(
-        fresh=_take(fields, arrivals.deltas, fresh, params, cohort.t),
-        late=_take(fields, arrivals.deltas, late, params, cohort.t),
+        fresh=_take(fields, arrivals.deltas, fresh, params, cohort.t, n_classes),
+        late=_take(fields, arrivals.deltas, late, params, cohort.t, n_classes),
         refusals=tuple(refusals),
         answered=frozenset(answered),
     )
@@ -105,12 +108,12 @@ def _fault(
     fields: dict[str, Any], position: int, params: torch.Tensor, needs_steps: bool
 ) -> tuple[Reason, str] | None:
     """What is wrong with one arrival, or None."""
-    delta = fields["deltas"][position]
-    if isinstance(delta, np.ndarray):
-        delta = torch.from_numpy(delta) if delta.dtype.kind in "fiub" else delta
+    delta = _as_tensor(fields["deltas"][position])
     if not isinstance(delta, torch.Tensor) or delta.dtype != params.dtype:
         found = delta.dtype if hasattr(delta, "dtype") else type(delta).__name__
         return Reason.WRONG_TYPE, f"expected {params.dtype}, got {found}"
+    if delta.layout != torch.strided or delta.is_meta:
+        return Reason.WRONG_TYPE, f"expected a dense tensor, got {delta.layout} on {delta.device}"
     if delta.shape != params.shape:
         return Reason.WRONG_LENGTH, f"expected {tuple(params.shape)}, got {tuple(delta.shape)}"
     # a finite sum proves all entries finite at half the price of looking at each
@@ -130,11 +133,16 @@ def _positive(value: object) -> bool:
         value = value.item()
     if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
         return False
-    return math.isfinite(value) and float(value) > 0
+    return 0 < _float_or_nan(value) <= LARGEST
 
 
 def _take(
-    fields: dict[str, Any], deltas: Any, positions: list[int], params: torch.Tensor, t: int
+    fields: dict[str, Any],
+    deltas: Any,
+    positions: list[int],
+    params: torch.Tensor,
+    t: int,
+    n_classes: int | None,
 ) -> Arrivals:
     """Some of the arrivals, in this order, as clean arrays; the updates are not copied."""
 
@@ -155,40 +163,58 @@ def _take(
         n_examples=floats("n_examples"),
         n_steps=floats("n_steps"),
         losses=floats("losses"),
-        label_counts=_histograms(fields["label_counts"], positions),
+        label_counts=_histograms(fields["label_counts"], positions, n_classes),
         start_round=ints([t if start is None else int(start[i]) for i in positions]),
     )
 
 
 def _tensor(delta: Any, params: torch.Tensor) -> torch.Tensor:
-    tensor = torch.from_numpy(delta) if isinstance(delta, np.ndarray) else delta
+    tensor: torch.Tensor = _as_tensor(delta)
     return tensor.detach().to(params.device)
+
+
+def _as_tensor(delta: Any) -> Any:
+    """A numpy vector as a tensor, where torch has its type."""
+    if not isinstance(delta, np.ndarray):
+        return delta
+    try:
+        # read-only, backwards, of another byte order: torch takes none of these as they are
+        return torch.from_numpy(np.require(delta, delta.dtype.newbyteorder("="), ["C", "W"]))
+    except TypeError:
+        return delta
+
+
+def _real(value: Any) -> float:
+    if isinstance(value, complex | np.complexfloating):
+        raise TypeError("a count is a real number")
+    return float(value)
 
 
 def _float_or_nan(value: object) -> float:
     try:
         number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):
         return math.nan
     return number if math.isfinite(number) else math.nan
 
 
-def _histograms(label_counts: Any, positions: list[int]) -> Floats | None:
+def _histograms(label_counts: Any, positions: list[int], n_classes: int | None) -> Floats | None:
     """(k, C), a row of NaN where a client sent no histogram; None where nobody sent one."""
     if label_counts is None or not positions:
         return None
     rows: list[Floats | None] = []
     for i in positions:
         try:
-            row = np.array(label_counts[i], dtype=np.float64)
-        except (TypeError, ValueError):
+            row = np.array([_real(count) for count in label_counts[i]], dtype=np.float64)
+        except (TypeError, ValueError, OverflowError, RuntimeError):
             row = np.zeros(0)
         valid = row.ndim == 1 and row.size > 0 and bool(np.isfinite(row).all() and (row >= 0).all())
         rows.append(row if valid else None)
     sizes = [len(row) for row in rows if row is not None]
     if not sizes:
         return None
-    width = max(set(sizes), key=sizes.count)  # one odd client must not decide the number of classes
+    # one odd client must not decide the number of classes
+    width = max(set(sizes), key=sizes.count) if n_classes is None else n_classes
     missing = np.full(width, np.nan)
     return np.stack([row if row is not None and len(row) == width else missing for row in rows])
 

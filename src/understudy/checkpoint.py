@@ -37,6 +37,7 @@ def commit(state: ServerState, *, every: float = 0.0) -> None:
 
     When the spare slots of a row file have run out, it is due in any case.
     """
+    state.refuse_half_a_round()
     home = state._home
     if home is None:
         return
@@ -85,11 +86,13 @@ def resume(folder: str | Path, strategy: Strategy, extra: Any = None) -> ServerS
     try:
         reader = Reader(folder / STATE)
         _refuse_other(reader, strategy)
+        if "population" not in reader.about:
+            raise CheckpointError(f"{reader.path}: written by save_state(); use load_state()")
         home.population_file = reader.about["population"]
         population = _read_population(Reader(folder / home.population_file))
         home.population = population
         home.sweep(keep={*reader.about["rows"].values(), home.population_file})
-        state = _rebuilt(reader, strategy, population, extra)
+        state = _rebuilt(reader, strategy, population, extra, rows_on="meta")  # in files
         for path, store in list(row_stores(state)):
             owner, name = _owner(state, path)
             setattr(owner, name, _reopened(store, reader, path))
@@ -180,12 +183,18 @@ def _packed(state: ServerState) -> tuple[dict[str, Entry], dict[str, Any]]:
 
 
 def _rebuilt(
-    reader: Reader, strategy: Strategy, population: Population, extra: Any = None
+    reader: Reader,
+    strategy: Strategy,
+    population: Population,
+    extra: Any = None,
+    rows_on: str | None = None,
 ) -> ServerState:
     """A state made anew by the strategy, then filled with what the file holds."""
     params = _on(reader.about["device"], reader.tensor("params"))
     numbers, kinds = reader.about["numbers"], reader.about["kinds"]
-    state = strategy._fresh(population, params, numbers["seed"], numbers["n_parameters"], None)
+    state = strategy._fresh(
+        population, params, numbers["seed"], numbers["n_parameters"], None, rows_on
+    )
     state.extra = extra
     for path, template in list(leaves(state)):
         owner, name = _owner(state, path)

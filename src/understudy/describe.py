@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from types import CodeType
 from typing import Any
 from zlib import crc32
 
@@ -43,7 +44,8 @@ def differences(ours: Any, theirs: Any, place: str = "") -> list[str]:
                 ours.get(name), theirs.get(name), f"{place}.{name}" if place else name
             )
         ]
-    return [] if ours == theirs else [f"{place} is {theirs!r} there, {ours!r} here"]
+    same = ours == theirs and type(ours) is type(theirs)  # 1 and 1.0 mean different things as m
+    return [] if same else [f"{place} is {theirs!r} there, {ours!r} here"]
 
 
 def _name(thing: Any) -> str:
@@ -51,6 +53,11 @@ def _name(thing: Any) -> str:
     module = getattr(thing, "__module__", "")
     name = getattr(thing, "__qualname__", repr(thing))
     if "<lambda>" in name and hasattr(thing, "__code__"):
-        code = thing.__code__
-        name += f" {crc32(code.co_code + repr((code.co_consts, code.co_names)).encode()):08x}"
+        name += f" {crc32(_code(thing.__code__)):08x}"
     return name if module.partition(".")[0] == "understudy" else f"{module}:{name}"
+
+
+def _code(code: CodeType) -> bytes:
+    """What a function does, without where it stands or lies in memory."""
+    constants = [_code(c) if isinstance(c, CodeType) else repr(c).encode() for c in code.co_consts]
+    return code.co_code + b" ".join(constants) + " ".join(code.co_names).encode()

@@ -13,7 +13,7 @@ import psutil
 import torch
 
 from understudy.rng import generator
-from understudy.rows import RowStore, spare_slots, stride_bytes
+from understudy.rows import RowStore, stride_bytes
 from understudy.state import leaves
 from understudy.types import Population, Setup
 
@@ -28,7 +28,7 @@ class Footprint:
     """Bytes a run needs, counting one update from every client of a round at once."""
 
     memory: int  # of a run without a folder: everything is in memory
-    disk: int  # of a run with a folder: rows, and two copies of the small state while it is renewed
+    disk: int  # of a run with a folder: rows, population, the small state twice while it is renewed
     memory_with_folder: int  # what stays in memory when the rows are in files
 
 
@@ -58,8 +58,8 @@ def measure(
         for _, value in leaves(state):
             if isinstance(value, RowStore):
                 in_memory += value.bytes()
-                stride = stride_bytes(value.width, value.dtype)
-                on_disk += (n + spare_slots(n)) * stride
+                # a committed row and a new one of everybody, at the most
+                on_disk += 2 * n * stride_bytes(value.width, value.dtype)
             elif isinstance(value, torch.Tensor):
                 small += value.numel() * value.element_size()
             elif isinstance(value, np.ndarray):
@@ -68,9 +68,12 @@ def measure(
     count = getattr(strategy.sampler, "count", None)
     wanted = n if count is None else min(n, count(n))
     round_bytes = (wanted + 3) * n_params * item
+    facts = (population.n_examples, population.label_counts, population.features)
+    more = (population.similarity, population.p, population.groups)
+    known = sum(array.nbytes for array in (*facts, *more) if array is not None)
     return Footprint(
         memory=small + in_memory + round_bytes,
-        disk=on_disk + 2 * small,
+        disk=on_disk + 2 * small + known,
         memory_with_folder=small + round_bytes,
     )
 
@@ -82,7 +85,8 @@ def refuse_if_too_large(need: Footprint, folder: Path | None) -> None:
     free_memory = psutil.virtual_memory().available
     log.info("this run needs %s of memory and %s of disk", readable(memory), readable(disk))
     if memory > free_memory:
-        hint = "" if folder else "; with a folder, remembered rows live on disk"
+        helps = folder is None and need.memory_with_folder < need.memory
+        hint = "; with a folder, remembered rows live on disk" if helps else ""
         raise MemoryError(
             f"this run needs {readable(memory)} of memory ({memory} bytes), but only "
             f"{readable(free_memory)} are free{hint}"

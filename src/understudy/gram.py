@@ -1,6 +1,8 @@
-"""Scalar products of updates, all pairs at once."""
+"""Cosines and distances of updates, all pairs at once."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -10,35 +12,50 @@ from understudy.types import Floats, Vectors
 ENTRIES = 2**22  # numbers held in double precision at a time
 
 
-def gram(vectors: Vectors, n_parameters: int) -> Floats:
-    """(k, k) scalar products of k vectors over their first `n_parameters` entries, in float64.
-
-    Taken in slices, so that k vectors of a large model need no second copy. One BLAS call per
-    slice: for a thousand updates of 60,000 entries some forty times faster than a loop over pairs.
-    """
-    k = len(vectors)
-    total = np.zeros((k, k))
-    step = max(1024, ENTRIES // max(1, k))
-    for start in range(0, n_parameters, step):
-        part = slice(start, min(start + step, n_parameters))
-        if isinstance(vectors, torch.Tensor):
-            rows = vectors[:, part]
-        else:
-            rows = torch.stack([vector[part] for vector in vectors])
-        block = rows.detach().double().cpu().numpy()
-        total += block @ block.T
-    return total
-
-
-def cosines(products: Floats) -> Floats:
-    """Cosine of each pair from their scalar products; 0 where one of the two is zero."""
+def cosines(vectors: Vectors, n_parameters: int) -> Floats:
+    """(k, k) cosine of each pair over the first `n_parameters` entries; 0 where one is zero."""
+    largest = _largest(vectors, n_parameters)
+    products = _gram(vectors, n_parameters, largest)
     norms = np.sqrt(np.diag(products))
     scale = np.outer(norms, norms)
     cosine = np.divide(products, scale, out=np.zeros_like(products), where=scale > 0)
     return np.asarray(np.clip(cosine, -1.0, 1.0))
 
 
-def distances(products: Floats) -> Floats:
-    """Euclidean distance of each pair from their scalar products."""
+def distances(vectors: Vectors, n_parameters: int) -> Floats:
+    """(k, k) Euclidean distance of each pair over the first `n_parameters` entries."""
+    largest = float(_largest(vectors, n_parameters).max(initial=0.0)) or 1.0
+    products = _gram(vectors, n_parameters, np.full(len(vectors), largest))
     squares = np.diag(products)
-    return np.asarray(np.sqrt(np.maximum(squares[:, None] + squares[None, :] - 2 * products, 0.0)))
+    apart = np.sqrt(np.maximum(squares[:, None] + squares[None, :] - 2 * products, 0.0))
+    return np.asarray(np.minimum(apart, np.finfo(np.float64).max / largest) * largest)
+
+
+def _largest(vectors: Vectors, n_parameters: int) -> Floats:
+    """(k,) largest absolute entry of each vector: divided by it, no square leaves the range."""
+    return np.array([float(vector[:n_parameters].abs().max()) for vector in vectors])
+
+
+def _gram(vectors: Vectors, n_parameters: int, scale: Floats) -> Floats:
+    """(k, k) scalar products in float64, each vector divided by its scale (if that is not zero).
+
+    Taken in slices, so that k vectors of a large model need no second copy. One BLAS call per
+    slice: for a thousand updates of 60,000 entries some forty times faster than a loop over pairs.
+    """
+    total = np.zeros((len(vectors), len(vectors)))
+    divisor = np.where(scale > 0, scale, 1.0)[:, None]
+    for block in _slices(vectors, n_parameters):
+        block /= divisor
+        total += block @ block.T
+    return total
+
+
+def _slices(vectors: Vectors, n_parameters: int) -> Iterator[Floats]:
+    step = max(1024, ENTRIES // max(1, len(vectors)))
+    for start in range(0, n_parameters, step):
+        part = slice(start, min(start + step, n_parameters))
+        if isinstance(vectors, torch.Tensor):
+            rows = vectors[:, part]
+        else:
+            rows = torch.stack([vector[part] for vector in vectors])
+        yield rows.detach().cpu().to(torch.float64, copy=True).numpy()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import time
 from pathlib import Path
@@ -13,6 +14,11 @@ from understudy.tensorfile import CheckpointError
 from understudy.types import Population
 
 STATE = "state.safetensors"
+# what may be swept: never a file that somebody else put into the folder
+OURS = re.compile(
+    r"(sampler|compensator|server|local|guard)-\d+\.rows"
+    r"|population-\d+\.safetensors(\.new)?|state\.safetensors\.new"
+)
 
 
 class FolderInUse(Exception):
@@ -66,10 +72,9 @@ class Home:
 
     def sweep(self, keep: set[str]) -> None:
         """Remove row and population files that no commit points to."""
-        for pattern in ("*.rows", "population-*.safetensors", "*.new"):
-            for path in self.folder.glob(pattern):
-                if path.name not in keep:
-                    path.unlink()
+        for path in self.folder.iterdir():
+            if OURS.fullmatch(path.name) and path.name not in keep:
+                path.unlink()
 
     def close(self) -> None:
         self._lock.release(force=True)

@@ -106,13 +106,19 @@ class RowStore:
         """Remember a row for a client, in place of the one before."""
         if row.shape != (self.width,):
             raise ValueError(f"row: expected shape ({self.width},), got {tuple(row.shape)}")
-        slot = int(self.slot[client])
-        if slot < 0 or self._kept[slot]:
-            if slot >= 0:
-                self._owner[slot] = -1  # kept until the next commit, then free
-            slot = self._take()
-            self.slot[client], self._owner[slot] = slot, client
-        self._write(slot, row)
+        before = int(self.slot[client])
+        if before >= 0 and not self._kept[before]:
+            self._write(before, row)
+            return
+        if not self._free:
+            self._extend(self._capacity + max(1, spare_slots(self.n_rows)))
+        slot = self._free[0]
+        self._write(slot, row)  # a full disk raises here, and nothing has changed
+        heapq.heappop(self._free)
+        self._written += 1
+        if before >= 0:
+            self._owner[before] = -1  # kept until the next commit, then free
+        self.slot[client], self._owner[slot] = slot, client
 
     def scatter(self, clients: Ints, rows: torch.Tensor) -> None:
         """Remember several rows."""
@@ -179,29 +185,24 @@ class RowStore:
 
     # -- slots ---------------------------------------------------------------------------------
 
-    def _take(self) -> int:
-        if not self._free:
-            self._extend(self._capacity + max(1, spare_slots(self.n_rows)))
-        self._written += 1
-        return heapq.heappop(self._free)
-
     def _extend(self, capacity: int) -> None:
-        old, self._capacity = self._capacity, max(capacity, self._capacity)
-        added = self._capacity - old
-        self._owner = np.concatenate([self._owner, np.full(added, -1, dtype=np.int64)])
-        self._kept = np.concatenate([self._kept, np.zeros(added, dtype=np.bool_)])
-        for slot in range(old, self._capacity):
-            heapq.heappush(self._free, slot)
+        old, capacity = self._capacity, max(capacity, self._capacity)
+        size, added = capacity * self._stride, capacity - old
         if self.path is not None:
-            if os.fstat(self._fd).st_size < self.bytes():
-                os.ftruncate(self._fd, self.bytes())  # a hole: takes no disk until written
-            raw = _read_only_map(self.path, self.bytes())
+            if os.fstat(self._fd).st_size < size:
+                os.ftruncate(self._fd, size)  # a hole: takes no disk until written
+            raw = _read_only_map(self.path, size)
         else:
-            raw = torch.empty(self.bytes(), dtype=torch.uint8, device=self.device)
-        rows = raw.view(self._capacity, self._stride).view(self.dtype)[:, : self.width]
+            raw = torch.empty(size, dtype=torch.uint8, device=self.device)
+        rows = raw.view(capacity, self._stride).view(self.dtype)[:, : self.width]
         if self.path is None and old:
             rows[:old] = self._data
-        self._data = rows
+        # from here on nothing can fail
+        self._data, self._capacity = rows, capacity
+        self._owner = np.concatenate([self._owner, np.full(added, -1, dtype=np.int64)])
+        self._kept = np.concatenate([self._kept, np.zeros(added, dtype=np.bool_)])
+        for slot in range(old, capacity):
+            heapq.heappush(self._free, slot)
 
     def _write(self, slot: int, row: torch.Tensor) -> None:
         if self.path is None:

@@ -48,6 +48,7 @@ class ServerState:
     commit_every: float | None = field(default=2.0, metadata={"saved": False})
     extra: Any = None  # what whoever runs the rounds wants to be committed with them
     _home: Home | None = None
+    _open: bool = False  # a round is being taken in: half of it is no state to go on from
 
     @property
     def n_clients(self) -> int:
@@ -57,6 +58,14 @@ class ServerState:
         """The population with the facts learnt so far."""
         known = self.n_examples if not np.isnan(self.n_examples).all() else None
         return _with_facts(self.population, known, self.label_counts)
+
+    def refuse_half_a_round(self) -> None:
+        """Raise where a round was broken off: memories may have taken in a part of it."""
+        if self._open:
+            raise RuntimeError(
+                f"state: round {self.t} was broken off in the middle; go on from the last commit "
+                "by resume(), or from a saved state"
+            )
 
     def close(self) -> None:
         """Let go of the folder, so that another process may go on with the run."""
@@ -108,10 +117,13 @@ def base_weights(state: ServerState, weighting: str) -> Floats:
     return base
 
 
-def still_pending(pending: Ints, asked: Ints, t: int, answered: frozenset[tuple[int, int]]) -> Ints:
+def still_pending(
+    pending: Ints, asked: Ints, t: int, answered: frozenset[tuple[int, int]], active: Bools
+) -> Ints:
     """(p, 2) requests that may still be answered after round `t`."""
     now = np.stack([asked, np.full(len(asked), t)], axis=1) if len(asked) else pending[:0]
-    requests = np.concatenate([pending, now])
+    requests: Ints = np.concatenate([pending, now])
+    requests = requests[active[requests[:, 0]]]
     if answered:
         settled = np.array(sorted(answered), dtype=np.int64)
         span = int(requests.max(initial=0)) + t + 2  # one number per request
@@ -121,7 +133,7 @@ def still_pending(pending: Ints, asked: Ints, t: int, answered: frozenset[tuple[
         requests = requests[np.lexsort((-requests[:, 1], requests[:, 0]))]
         first = np.searchsorted(requests[:, 0], requests[:, 0])  # where each client's own begin
         requests = requests[np.arange(len(requests)) - first < MOST_PENDING]
-    return requests[np.lexsort((requests[:, 1], requests[:, 0]))]
+    return np.asarray(requests[np.lexsort((requests[:, 1], requests[:, 0]))])
 
 
 def row_stores(state: Any, prefix: str = "") -> Iterator[tuple[str, RowStore]]:
@@ -184,28 +196,41 @@ def _grown(before: Any, after: Any) -> Any:
     return before  # numbers, and lists whose length is not a number of clients
 
 
-def grown_population(state: ServerState, population: Population) -> Population:
-    """The larger population, with the facts that were learnt of the old clients."""
-    old = state.n_clients
-    if population.n_clients < old:
+def grown_facts(
+    state: ServerState, population: Population
+) -> tuple[Population, Floats, Floats | None]:
+    """The larger population as given, and what is known of everyone by now.
+
+    What the old clients' population said, and the larger one leaves out, is kept; newcomers are
+    then unknown. Facts learnt in rounds do not become part of what was given.
+    """
+    n, old = population.n_clients, state.n_clients
+    if n < old:
         raise ValueError(
-            f"population.n_clients: expected at least the {old} clients there are, "
-            f"got {population.n_clients}; clients leave by retire()"
+            f"population.n_clients: expected at least the {old} clients there are, got {n}; "
+            "clients leave by retire()"
         )
     for name in ("features", "similarity", "p", "groups"):
         if getattr(state.population, name) is not None and getattr(population, name) is None:
             raise ValueError(f"population.{name}: the population had it, the larger one has none")
-    n_examples = np.full(population.n_clients, np.nan)
-    if population.n_examples is not None:
-        n_examples[:] = population.n_examples
-    known = ~np.isnan(state.n_examples)
-    n_examples[:old][known] = state.n_examples[known]
-    counts = population.label_counts
-    learnt = state.label_counts
-    if learnt is not None:
-        if counts is None or counts.shape[1] != learnt.shape[1]:
-            counts = np.full((population.n_clients, learnt.shape[1]), np.nan)
-        counts = counts.copy()
-        told = ~np.isnan(learnt).any(axis=1)
-        counts[:old][told] = learnt[told]
-    return replace(population, n_examples=n_examples, label_counts=counts)
+    sizes = _carried(state.population.n_examples, population.n_examples, n)
+    counts = _carried(state.population.label_counts, population.label_counts, n)
+    given = replace(population, n_examples=sizes, label_counts=counts)
+    n_examples = _carried(state.n_examples, sizes, n, learnt=True)
+    assert n_examples is not None
+    return given, n_examples, _carried(state.label_counts, counts, n, learnt=True)
+
+
+def _carried(
+    old: Floats | None, new: Floats | None, n_clients: int, *, learnt: bool = False
+) -> Floats | None:
+    """`new`, with the old clients' entries where it has none; where they were learnt, they win."""
+    if old is None:
+        return None if new is None else new.copy()
+    if new is None or new.shape[1:] != old.shape[1:]:
+        new = np.full((n_clients, *old.shape[1:]), np.nan)
+    result, known = new.copy(), ~np.isnan(old)
+    corner = result[: len(old)]
+    take = known if learnt else known & np.isnan(corner)
+    corner[take] = old[take]
+    return result

@@ -34,7 +34,7 @@ from understudy.state import (
     ServerState,
     base_weights,
     grow_part,
-    grown_population,
+    grown_facts,
     learn_facts,
     row_stores,
     still_pending,
@@ -177,9 +177,10 @@ class Strategy:
         seed: int,
         n_parameters: int,
         home: Home | None,
+        rows_on: torch.device | str | None = None,
     ) -> ServerState:
         n = population.n_clients
-        states = self._init_parts(population, params, n_parameters, seed, 0, home)
+        states = self._init_parts(population, params, n_parameters, seed, 0, home, rows_on)
         unknown = np.full(n, np.nan)
         known = population.n_examples
         counts = population.label_counts
@@ -206,6 +207,7 @@ class Strategy:
         seed: int,
         t: int,
         home: Home | None,
+        rows_on: torch.device | str | None = None,
     ) -> dict[str, Any]:
         """The parts' own states; on growing, for the larger population, at its round."""
 
@@ -215,7 +217,7 @@ class Strategy:
                     population.n_clients,
                     len(params) if width is None else width,
                     params.dtype if dtype is None else dtype,
-                    params.device,
+                    params.device if rows_on is None else rows_on,
                     None if home is None else home.new_rows(role),
                 )
 
@@ -254,6 +256,7 @@ class Strategy:
             Gives the current model's loss on these clients' data, for `PowerOfChoice`.
         """
         self._refuse_foreign(state)
+        state.refuse_half_a_round()
         n, t = state.n_clients, state.t
         reachable = boundary.mask("available", available, n) & state.active
         rates = state.population.p if p is None else boundary.probabilities("p", p, n)
@@ -297,6 +300,7 @@ class Strategy:
         follow.
         """
         self._refuse_foreign(state)
+        state.refuse_half_a_round()
         if cohort.t != state.t:
             raise ValueError(f"cohort: of round {cohort.t}, but the state is in round {state.t}")
         clock = _Stopwatch()
@@ -307,7 +311,9 @@ class Strategy:
                 state.active,
                 state.params,
                 needs_steps=self.local.rule.needs_steps,
+                n_classes=None if state.label_counts is None else state.label_counts.shape[1],
             )
+            state._open = True
             learn_facts(state, admitted.late)
             learn_facts(state, admitted.fresh)
             clock.lap("admit")
@@ -345,8 +351,11 @@ class Strategy:
         cohort = end.cohort
         outcome = outcomes(state.n_clients, cohort, admitted)
         state.params = params
-        state.pending = still_pending(state.pending, cohort.asked, state.t, admitted.answered)
+        state.pending = still_pending(
+            state.pending, cohort.asked, state.t, admitted.answered, state.active
+        )
         state.t += 1
+        state._open = False
         if state.commit_every is not None:
             checkpoint.commit(state, every=state.commit_every)
             clock.lap("commit")
@@ -392,20 +401,23 @@ class Strategy:
 
     def grow(self, state: ServerState, population: Population) -> None:
         """Take in new clients: `population` is the larger one, the old clients first."""
-        old, larger = state.n_clients, grown_population(state, population)
+        self._refuse_foreign(state)
+        old = state.n_clients
+        population, n_examples, label_counts = grown_facts(state, population)
         new = self._init_parts(
             population, state.params, state.n_parameters, state.seed, state.t, state._home
         )
         for name, part in new.items():
             setattr(state, name, grow_part(getattr(state, name), part))
-        state.active = np.concatenate([state.active, np.ones(larger.n_clients - old, np.bool_)])
-        assert larger.n_examples is not None
+        added = population.n_clients - old
+        state.active = np.concatenate([state.active, np.ones(added, dtype=np.bool_)])
         state.population = population
-        state.n_examples, state.label_counts = larger.n_examples, larger.label_counts
+        state.n_examples, state.label_counts = n_examples, label_counts
         checkpoint.commit(state)
 
     def retire(self, state: ServerState, id: int) -> None:
         """A client leaves for good: wanted no more, its rows freed, its number never reused."""
+        self._refuse_foreign(state)
         checks.integer("id", id, low=0, high=state.n_clients - 1)
         state.active[id] = False
         state.pending = state.pending[state.pending[:, 0] != id]

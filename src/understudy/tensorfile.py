@@ -110,10 +110,15 @@ class Reader:
             about = (file.metadata() or {}).get("understudy")
         except (SafetensorError, OSError) as error:
             raise CheckpointError(f"{path}: cut short, or not a checkpoint ({error})") from error
-        if about is None:
-            raise CheckpointError(f"{path}: a safetensors file, but not a checkpoint of understudy")
         self.path = path
-        self.about = json.loads(about)
+        try:
+            self.about: dict[str, Any] = json.loads(about or "")
+            if not isinstance(self.about, dict):
+                raise ValueError
+        except ValueError:
+            raise CheckpointError(
+                f"{path}: a safetensors file, but not a checkpoint of understudy"
+            ) from None
         self.names = set(file.keys())
         self._file = file
 

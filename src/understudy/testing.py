@@ -27,6 +27,7 @@ from understudy.roles import Availability, Compensator, Sampler
 from understudy.rows import RowStore
 from understudy.state import ServerState, leaves
 from understudy.strategy import Strategy
+from understudy.tensorfile import raw_bytes
 from understudy.types import Applied, Arrivals, Bools, Cohort, Floats, Ints, Outcome, Population
 
 N_CLIENTS, WIDTH, ROUNDS = 8, 6, 12
@@ -299,10 +300,10 @@ def snapshot(state: ServerState) -> str:
         digest.update(path.encode())
         if isinstance(value, RowStore):
             for client, row in sorted(_rows(value).items()):
-                digest.update(str(client).encode() + row.numpy().tobytes())
+                digest.update(str(client).encode() + bytes(raw_bytes(row)))
         elif isinstance(value, torch.Tensor | np.ndarray):
-            array = value.numpy() if isinstance(value, torch.Tensor) else value
-            digest.update(f"{array.shape} {array.dtype}".encode() + array.tobytes())
+            content = raw_bytes(value) if isinstance(value, torch.Tensor) else value.tobytes()
+            digest.update(f"{tuple(value.shape)} {value.dtype}".encode() + bytes(content))
         else:
             digest.update(repr(value).encode())
     return digest.hexdigest()

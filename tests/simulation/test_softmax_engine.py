@@ -379,3 +379,14 @@ def test_inputs_that_are_not_flat_get_the_loop(make):
     loop = LoopEngine(recipe(build(module, (), 0, 0), data, Local(batch_size=3)), x, y)
     expected, _ = trained(loop, module, [0, 1])
     torch.testing.assert_close(arrivals.deltas, expected, rtol=1e-10, atol=1e-13)
+
+
+def test_a_client_that_diverges_ends_in_no_numbers_and_without_a_warning():
+    """The server refuses such an update; the loop is as quiet about it."""
+    data, module = federation(dtype=torch.float32), linear(dtype=torch.float32)
+    local = Local(lr=1e38, epochs=3, batch_size=3, weight_decay=10)
+    for engine in (SoftmaxEngine, LoopEngine):
+        matrix, _ = trained(
+            engine(recipe(build(module, (), 0, 0), data, local), data.x, data.y), module, [0, 1]
+        )
+        assert not torch.isfinite(matrix).all(dim=1).any()

@@ -10,7 +10,7 @@ import torch
 
 from understudy import checks
 from understudy.compensators.race import HoeffdingRace, eliminate
-from understudy.gram import cosines, distances, gram
+from understudy.gram import cosines, distances
 from understudy.rows import RowStore
 from understudy.types import Block, Bools, Contributions, Floats, Ints, Part, RoundEnd, Setup
 
@@ -134,7 +134,7 @@ class FDMS:
         self, state: FDMSState, ids: Ints, needed: Bools, deltas: list[torch.Tensor], end: RoundEnd
     ) -> None:
         """Running mean of the needed pairs' similarity (eq. 15)."""
-        similarity = self._similarity(gram(deltas, end.n_parameters))
+        similarity = self._similarity(deltas, end.n_parameters)
         score, count = state.score.gather(ids), state.count.gather(ids)
         mean, rounds = score.numpy()[:, ids], count.numpy()[:, ids] + needed
         mean = np.where(needed, mean + (similarity - mean) / np.maximum(rounds, 1), mean)
@@ -142,10 +142,10 @@ class FDMS:
         state.score.scatter(ids, score)
         state.count.scatter(ids, count)
 
-    def _similarity(self, products: Floats) -> Floats:
+    def _similarity(self, deltas: list[torch.Tensor], n_parameters: int) -> Floats:
         if self.similarity == "cosine":
-            return (cosines(products) + 1) / 2  # eq. 14
-        return -distances(products)
+            return (cosines(deltas, n_parameters) + 1) / 2  # eq. 14
+        return -distances(deltas, n_parameters)
 
     def _eliminate(self, state: FDMSState, end: RoundEnd, race: HoeffdingRace) -> None:
         assert state.removed is not None

@@ -414,7 +414,7 @@ def simulate(
         checks.choice("evaluate", part, ("test", "validation", "train"))
     question = Question(
         federation=federation,
-        module=build(model, tuple(federation.x.shape[1:]), federation.n_classes, seed),
+        module=build(model, tuple(federation.x.shape[1:]), federation.n_outputs, seed),
         availability=availability,
         delay=delay,
         rounds=rounds,

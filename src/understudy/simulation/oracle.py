@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from understudy.gram import gram
+from understudy.gram import distances
 from understudy.strategy import Filled
 from understudy.types import Floats, Ints
 
@@ -66,9 +66,7 @@ def _differences(filled: Filled, full: torch.Tensor, name: str) -> dict[str, flo
 def _spread(true: list[torch.Tensor], n_parameters: int, groups: Ints | None) -> dict[str, float]:
     if len(true) < 2:
         return {}
-    products = gram(true, n_parameters)
-    squares = np.diag(products)
-    apart = np.maximum(squares[:, None] + squares[None, :] - 2 * products, 0.0)
+    apart = distances(true, n_parameters) ** 2
     others = ~np.eye(len(true), dtype=np.bool_)
     notes = {"sigma_p": float(apart[others].max())}
     if groups is None:
