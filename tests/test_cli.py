@@ -143,8 +143,8 @@ def test_list_names_every_registered_part_with_its_parameters(monkeypatch):
     assert result.exit_code == 0
     lines = result.output.splitlines()
     assert max(map(len, lines)) <= 80
-    assert "  fixed_dropout  alpha=0.5, keep_one_per_group=True, first_round_full=True" in lines
-    assert "  bernoulli      p_min=0.1, seed=0" in lines
+    assert "  fixed_dropout    alpha=0.5, keep_one_per_group=True, first_round_full=True" in lines
+    assert "  bernoulli        p_min=0.1, seed=0" in lines
     assert "  everyone         –" in lines
     assert "  sgd       lr=1.0, schedule=constant" in lines
     blocks = "\n".join(lines).split("\n\n")

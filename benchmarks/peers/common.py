@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from benchmarks.workloads import WORKLOADS, Workload
@@ -142,9 +143,7 @@ class Stopwatch:
             "peer": peer,
             "version": version,
             "workload": self.given.workload.name,
-            "seconds_per_round": [
-                round(end - start, 6) for start, end in zip(counted, counted[1:], strict=False)
-            ],
+            "seconds_per_round": [round(end - start, 6) for start, end in pairwise(counted)],
             "cpu_seconds_per_round": round(self.cpu / self.given.rounds, 4),
             "steps_per_round": int(steps_per_round),
             "startup_seconds": round(self.startup, 3),

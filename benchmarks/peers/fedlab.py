@@ -1,8 +1,8 @@
 """FedLab's standalone simulation: one process, clients one after the other.
 
 Run by ``python -m benchmarks.peers.fedlab --workload W3`` in FedLab's environment. FedLab imports
-torchvision for data sets that are not used here, and PyPI's torchvision needs a CUDA build of torch:
-empty modules stand in for it.
+torchvision for data sets that are not used here, and PyPI's torchvision needs a CUDA build of
+torch: empty modules stand in for it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """fluke: one process, clients one after the other.
 
-Run by ``python -m benchmarks.peers.fluke --workload W3`` in fluke's environment. Torch's two threads
-help the convolutions and hinder softmax regression, so each workload runs with what is faster there.
+Run by ``python -m benchmarks.peers.fluke --workload W3`` in fluke's environment. Two threads help
+the convolutions and hinder softmax regression, so each workload has the number that is faster.
 """
 
 from __future__ import annotations

@@ -107,10 +107,10 @@ class Registry(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if ":" in name:
-            return _imported(name, name)
+            return imported(name)
         if name not in self._places:
             raise UnknownName(self.role, name, list(self._places))
-        return _imported(f"understudy.{self._places[name]}", name)
+        return imported(f"understudy.{self._places[name]}", name)
 
     def __contains__(self, name: object) -> bool:
         return name in self._places
@@ -137,7 +137,9 @@ class UnknownName(KeyError):
         return str(self.args[0])
 
 
-def _imported(place: str, name: str) -> Any:
+def imported(place: str, name: str | None = None) -> Any:
+    """What ``module:Name`` stands for; `name` is what an error calls it."""
+    name = place if name is None else name
     module, _, attribute = place.partition(":")
     try:
         return getattr(import_module(module), attribute)
@@ -174,4 +176,4 @@ def public(name: str) -> Any:
     """The registered part or method with this Python name, or an AttributeError."""
     if name not in PUBLIC:
         raise AttributeError(name)
-    return _imported(PUBLIC[name], name)
+    return imported(PUBLIC[name], name)

@@ -9,10 +9,10 @@ from torch.nn.functional import cross_entropy
 from understudy.flat import Layout
 from understudy.local import Local, Plain, Proximal
 from understudy.rng import generator, torch_seed
-from understudy.simulation.data import Federation
-from understudy.simulation.models import build
 from understudy.simulation.backends import kernels
+from understudy.simulation.data import Federation
 from understudy.simulation.evaluation import evaluate
+from understudy.simulation.models import build
 from understudy.simulation.plan import batch_plan
 from understudy.simulation.training import LocalTrainer
 from understudy.types import Cohort

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from understudy import checks
-from understudy.registry import UnknownName
+from understudy.registry import UnknownName, imported
 from understudy.rng import generator
 from understudy.simulation import own_data
 from understudy.simulation.data import Federation
@@ -106,9 +106,9 @@ def federate(
     Parameters
     ----------
     data : str or Dataset
-        A name in `DATASETS`, or what a function of `understudy.simulation.sources` returned.
+        A name in `DATASETS`, ``"module:name"`` of such a function, or what a function of `understudy.simulation.sources` returned.
     partition : str or function
-        A name in `PARTITIONS`, or a function of labels and ``rng`` that returns a `Partition`; it
+        A name in `PARTITIONS`, ``"module:name"``, or a function of labels and ``rng`` that returns a `Partition`; it
         sees the labels of what is left for training. None for data that come divided, such as
         ``"synthetic"``.
     test : float
@@ -135,21 +135,22 @@ def federate(
     if isinstance(data, str):
         from understudy.simulation.sources import DATASETS
 
-        if data not in DATASETS:
+        if data not in DATASETS and ":" not in data:
             raise UnknownName("data set", data, list(DATASETS))
+        source = imported(data) if ":" in data else DATASETS[data]
         if partition is None:
-            divided = DATASETS[data](seed=seed, **settings)
+            divided = source(seed=seed, **settings)
             if not isinstance(divided, Federation):
                 raise ValueError(f"partition: {data!r} does not come divided; name a partition")
             return divided
-        loaded = DATASETS[data]()
+        loaded = source()
         if isinstance(loaded, Federation):
             raise ValueError(f"partition: {data!r} comes divided; expected None, got {partition!r}")
         data = loaded
     if isinstance(partition, str):
-        if partition not in PARTITIONS:
+        if partition not in PARTITIONS and ":" not in partition:
             raise UnknownName("partition", partition, list(PARTITIONS))
-        partition = PARTITIONS[partition]
+        partition = imported(partition) if ":" in partition else PARTITIONS[partition]
     if not callable(partition):
         raise TypeError(f"partition: expected a name or a function of labels, got {partition!r}")
     train, tested = _held_out(data, test, seed)

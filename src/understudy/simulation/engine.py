@@ -311,7 +311,6 @@ class Run:
         self._commit(every=0.0)
         self._trainer.close()
         if self._logs is not None and self.state._home is not None:
-            self._logs.close()
             self.state.close()
 
     def __enter__(self) -> Self:

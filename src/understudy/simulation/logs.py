@@ -27,24 +27,25 @@ class LogFile:
         if any(not line.endswith(b"\n") for line in lines):
             raise ValueError(f"{path}: expected the logs of {n_rounds} rounds, got fewer")
         os.truncate(path, sum(len(line) for line in lines))
-        self._file = open(path, "ab")  # noqa: SIM115  (closed by close)
+        self._unwritten: list[bytes] = []
 
     def append(self, log: RoundLog) -> None:
-        self._file.write(json.dumps(packed(log)).encode() + b"\n")
+        self._unwritten.append(json.dumps(packed(log)).encode() + b"\n")
 
     def flush(self) -> None:
         """Force to the disk: what is done before the state that follows is committed."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        if self._unwritten:
+            with open(self.path, "ab") as file:
+                file.writelines(self._unwritten)
+                file.flush()
+                os.fsync(file.fileno())
+            self._unwritten = []
 
     def stored(self) -> Iterator[RoundLog]:
         """The logs that were there at the beginning."""
         with open(self.path, "rb") as file:
             for _ in range(self.n_stored):
                 yield unpacked(json.loads(file.readline()))
-
-    def close(self) -> None:
-        self._file.close()
 
 
 _NESTED = ("refusals", "client_metrics")

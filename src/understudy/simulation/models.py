@@ -14,6 +14,7 @@ from math import prod
 import torch
 from torch import nn
 
+from understudy.registry import imported
 from understudy.rng import torch_seed
 
 Model = str | nn.Module | Callable[[], nn.Module]
@@ -160,8 +161,8 @@ def build(model: Model, shape: Shape, n_classes: int, seed: int) -> nn.Module:
     Parameters
     ----------
     model : str, function or torch.nn.Module
-        A name in `MODELS`; a function without arguments that makes the module; or a module, which
-        is copied, weights and all.
+        A name in `MODELS`; a function without arguments that makes the module; a module, which is
+        copied, weights and all; or ``"module:Name"`` of one of these.
     shape : tuple of int
         Shape of one input.
     n_classes : int
@@ -171,6 +172,10 @@ def build(model: Model, shape: Shape, n_classes: int, seed: int) -> nn.Module:
     """
     if isinstance(model, nn.Module):
         return copy.deepcopy(model)
+    if isinstance(model, str) and ":" in model:
+        model = imported(model)
+        if isinstance(model, nn.Module):
+            return copy.deepcopy(model)
     if isinstance(model, str):
         if model not in MODELS:
             names = ", ".join(repr(name) for name in MODELS)
