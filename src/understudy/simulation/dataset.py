@@ -106,11 +106,12 @@ def federate(
     Parameters
     ----------
     data : str or Dataset
-        A name in `DATASETS`, ``"module:name"`` of such a function, or what a function of `understudy.simulation.sources` returned.
+        A name in `DATASETS`, ``"module:name"`` of such a function, or what a function of
+        `understudy.simulation.sources` returned.
     partition : str or function
-        A name in `PARTITIONS`, ``"module:name"``, or a function of labels and ``rng`` that returns a `Partition`; it
-        sees the labels of what is left for training. None for data that come divided, such as
-        ``"synthetic"``.
+        A name in `PARTITIONS`, ``"module:name"``, or a function of labels and ``rng`` that returns
+        a `Partition`; it sees the labels of what is left for training. None for data that come
+        divided, such as ``"synthetic"``.
     test : float
         Share of all examples that is held out for testing, where no test set was published.
     validation : float
