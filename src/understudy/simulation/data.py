@@ -360,7 +360,9 @@ class Federation:
     def shared(self) -> tuple[Shared, Shared]:
         """x and y in shared memory, copied once, for worker processes."""
         if "_shared" not in self.__dict__:
-            self.__dict__["_shared"] = Shared.of(self.x), Shared.of(self.y)
+            x, y = self.__dict__["_shared"] = Shared.of(self.x), Shared.of(self.y)
+            # the same values: this process's own copy of the data is let go
+            self.__dict__["x"], self.__dict__["y"] = x.tensor, y.tensor
         result: tuple[Shared, Shared] = self.__dict__["_shared"]
         return result
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,12 +21,13 @@ from understudy.simulation.engines import Job, Loss, Recipe, Trained, engine_for
 from understudy.simulation.evaluation import BATCH, mean_loss, outputs_of
 from understudy.simulation.plan import n_steps_of
 from understudy.simulation.shared import Handle, Shared, aligned_matrix
-from understudy.simulation.workers import Order, Workers
+from understudy.simulation.workers import Order, Workers, start_workers
 from understudy.types import Arrivals, Cohort, Floats, Ints
 
 # Work of a round, in seconds of a typical core, from which worker processes pay. Counted, not
 # measured: 150 microseconds a step (5 in the closed form) and 7e9 multiply-adds a second.
 WORTH_WORKERS = 0.02
+WORTH_STARTING = 0.2  # of a round with everybody, from which processes are started beforehand
 STEP_SECONDS, SOFTMAX_STEP_SECONDS, MULTIPLY_ADDS = 150e-6, 5e-6, 7e9
 
 
@@ -63,12 +64,14 @@ class LocalTrainer:
         device: str = "cpu",
     ) -> None:
         self.federation, self.local = federation, local
+        self.n_workers = (workers or usable_cores()) if device == "cpu" else 1
         self.layout = Layout.of(module)
         self.cost = measure(module, federation.x[:1], local.batch_size)
         self.onednn = self.cost.onednn
         clean = copy.deepcopy(module).to(device)  # sent to workers; never trained here
         self.recipe = Recipe(clean, loss, local, seed, federation.clients, self.onednn, device)
-        self.n_workers = (workers or usable_cores()) if device == "cpu" else 1
+        if self.n_workers > 1 and self._work(range(federation.n_clients), 0) >= WORTH_STARTING:
+            start_workers(self.n_workers)
         self._module = copy.deepcopy(clean)
         self._judged_module = copy.deepcopy(clean)  # the other is pointed at rows while it trains
         own = replace(self.recipe, module=self._module)
@@ -142,16 +145,13 @@ class LocalTrainer:
         """Let go of shared memory. Worker processes stay for the next run, and end when idle."""
         self._workers, self._params, self._matrix = None, None, {}
 
-    def _work(self, clients: list[int], t: int) -> float:
-        sizes = self.federation.sizes[clients]
-        steps = sum(n_steps_of(int(size), self.local, t) for size in sizes)
-        examples = sum(
-            min(n_steps_of(int(size), self.local, t) * self.local.batch_size_at(t),
-                n_steps_of(int(size), self.local, t) * int(size))
-            for size in sizes
-        )  # fmt: skip
+    def _work(self, clients: Sequence[int], t: int) -> float:
+        sizes = self.federation.sizes[list(clients)]
+        steps = np.array([n_steps_of(int(size), self.local, t) for size in sizes])
+        examples = (steps * np.minimum(sizes, self.local.batch_size_at(t))).sum()
         per_step = SOFTMAX_STEP_SECONDS if self.recipe.is_softmax_regression else STEP_SECONDS
-        return steps * per_step + 3 * examples * self.cost.per_example / MULTIPLY_ADDS
+        seconds = steps.sum() * per_step + 3 * examples * self.cost.per_example / MULTIPLY_ADDS
+        return float(seconds)
 
     def _alone(
         self, params: torch.Tensor, cohort: Cohort, clients: list[int], t: int

@@ -126,6 +126,13 @@ def _pool(n_workers: int) -> ProcessPoolExecutor:
     return _pools[key]
 
 
+def start_workers(n_workers: int) -> None:
+    """Begin to start processes now: they are ready some two seconds later."""
+    pool = _pool(n_workers)
+    for _ in range(n_workers):
+        pool.submit(os.getpid)
+
+
 def end_workers() -> None:
     """End the worker processes of this process; the next round that needs some starts new ones."""
     for pid, n_workers in list(_pools):
