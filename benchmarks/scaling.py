@@ -70,7 +70,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     rounds = parser.parse_args().rounds
-    figures = {"milliseconds_per_client": growth(rounds), "overhead_share_w1_fdms": overhead(rounds)}
+    figures = {
+        "milliseconds_per_client": growth(rounds),
+        "overhead_share_w1_fdms": overhead(rounds),
+    }
     Path(__file__).with_suffix(".json").write_text(json.dumps(figures, indent=2) + "\n")
 
 

@@ -7,11 +7,14 @@ torch: empty modules stand in for it.
 
 from __future__ import annotations
 
+import os
 import sys
 import types
 import warnings
 from importlib.metadata import version
 
+# Two threads that wait actively make a step a hundred times slower when a core is taken.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 warnings.simplefilter("ignore", FutureWarning)  # torch's about pynvml
 
 import torch  # noqa: E402

@@ -28,7 +28,8 @@ def distances(vectors: Vectors, n_parameters: int) -> Floats:
     products = _gram(vectors, n_parameters, np.full(len(vectors), largest))
     squares = np.diag(products)
     apart = np.sqrt(np.maximum(squares[:, None] + squares[None, :] - 2 * products, 0.0))
-    return np.asarray(np.minimum(apart, np.finfo(np.float64).max / largest) * largest)
+    with np.errstate(over="ignore"):  # a hostile update is as far as a number goes
+        return np.asarray(np.minimum(apart * largest, np.finfo(np.float64).max))
 
 
 def _largest(vectors: Vectors, n_parameters: int) -> Floats:

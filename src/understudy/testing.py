@@ -52,8 +52,8 @@ def check_compensator(compensator: Compensator, population: Population | None = 
     seen = np.zeros(population.n_clients, dtype=np.bool_)
     for t in range(ROUNDS):
         _, applied = play(strategy, state, t)
-        seen[applied.outcome == Outcome.CAME] = True
         _check_coefficients(compensator, applied, everyone_seen=bool(seen.all()))
+        seen[applied.outcome == Outcome.CAME] = True
 
 
 def check_availability(availability: Availability, population: Population | None = None) -> None:
@@ -170,6 +170,7 @@ def _promise(kept: bool, what: str) -> None:
 
 def _check_part(part: object, strategy: Strategy, population: Population) -> None:
     _promise(dataclasses.is_dataclass(part), "a part is a dataclass of hyper-parameters")
+    _promise(type(part).__dataclass_params__.frozen, "a part is frozen")  # type: ignore[attr-defined]
     before = describe(part)
     global_before = _global_generators()
     state = _start(strategy, population)
@@ -226,10 +227,14 @@ def _check_reads_only(strategy: Strategy, state: ServerState, population: Popula
     told = [(cohort.wanted.tolist(), cohort.weight.tolist()) for cohort in (first, second)]
     _promise(told[0] == told[1], "select says the same when called twice")
     requests = [(int(client), state.t) for client in first.asked]
-    end = strategy._round_end(state, first, updates_for(requests, state.params), Arrivals.none())
+    came = updates_for(requests, state.params)
+    assert isinstance(came.deltas, torch.Tensor)
+    untouched = came.deltas.clone()
+    end = strategy._round_end(state, first, came, Arrivals.none())
     if requests:
         strategy.compensator.fill(state.compensator, end)
-    _promise(snapshot(state) == before, "pick and fill only read")
+    only_read = snapshot(state) == before and torch.equal(came.deltas, untouched)
+    _promise(only_read, "pick and fill only read")
 
 
 def _check_saved(strategy: Strategy, state: ServerState) -> None:

@@ -147,7 +147,9 @@ def test_compensator_keeps_its_contract(compensator) -> None:
 
 
 @pytest.mark.parametrize("availability", AVAILABILITIES, ids=repr)
-def test_availability_keeps_its_contract(availability) -> None:
+def test_availability_keeps_its_contract(availability, request) -> None:
+    if hasattr(availability, "file"):
+        request.getfixturevalue("data_root")  # skips where the recorded data are not to be had
     check_availability(availability)
 
 
@@ -341,7 +343,7 @@ def test_a_bad_hyper_parameter_fails_at_construction(part, kwargs, name) -> None
     with pytest.raises((ValueError, TypeError)) as caught:
         part(**kwargs)
     message = str(caught.value)
-    assert message.startswith(f"{name}: expected")
+    assert re.match(rf"{name}\b[^:]*: expected ", message)
     assert repr(kwargs[name]) in message
 
 
@@ -357,7 +359,9 @@ def test_a_bad_hyper_parameter_fails_at_construction(part, kwargs, name) -> None
 )
 def test_nonsense_is_refused_by_every_hyper_parameter(part, name) -> None:
     """Also of parts that the table above does not know yet."""
-    with pytest.raises((ValueError, TypeError), match=rf"^{name}: expected .*object object at"):
+    with pytest.raises(
+        (ValueError, TypeError), match=rf"^{name}\b[^:]*: expected .*object object at"
+    ):
         part(**{name: object()})
 
 

@@ -194,7 +194,7 @@ def test_a_regression_by_a_named_model():
 
 
 def test_per_client_without_classes_is_refused_at_once():
-    with pytest.raises(ValueError, match=r"per_client_every: .*classes"):
+    with pytest.raises(ValueError, match=r"per_client_every: .*regression"):
         simulate(
             line(),
             fedavg(),

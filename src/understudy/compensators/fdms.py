@@ -155,7 +155,7 @@ class FDMS:
             joined = np.maximum(state.joined[ids][:, None], state.joined[None, :])
             bound = race.bound(end.t + 1 - joined, end.population.n_clients)
             before = state.removed.gather(ids).numpy() != 0
-            seen = state.count.gather(ids).numpy() > 0
+            seen = (state.count.gather(ids).numpy() > 0) & end.active  # who left is no rival
             after = eliminate(state.score.gather(ids).numpy(), seen, before, bound)
             changed = np.flatnonzero((after != before).any(axis=1))
             state.removed.scatter(ids[changed], torch.from_numpy(after[changed].astype(np.uint8)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,19 +17,19 @@ if TYPE_CHECKING:
 DEFAULT_SHARE = 0.2  # of the clients, where m is not given: FedGS's experiments
 
 
-def check_m(name: str, m: int | float | None) -> None:
-    """Refuse a number of clients that is neither an int >= 1 nor a float in (0, 1] nor None."""
-    if isinstance(m, float):
-        checks.number(name, m, low=0, high=1, low_open=True)
-    elif m is not None:
+def check_m(name: str, m: object) -> None:
+    """Refuse a number of clients that is neither an int >= 1 nor a fraction in (0, 1] nor None."""
+    if isinstance(m, Integral):
         checks.integer(name, m, low=1)
+    elif m is not None:
+        checks.number(name, m, low=0, high=1, low_open=True)
 
 
-def count_of(m: int | float | None, n_active: int) -> int:
+def count_of(m: object, n_active: int) -> int:
     """How many clients `m` means: 1 is one, 1.0 is all of them, None is 20 %."""
-    if isinstance(m, int):
-        return m
-    share = DEFAULT_SHARE if m is None else m
+    if isinstance(m, Integral):
+        return int(m)
+    share = float(m) if isinstance(m, Real) else DEFAULT_SHARE
     return max(1, int(share * n_active + 1e-9))  # 0.1 * 30 must be 3
 
 

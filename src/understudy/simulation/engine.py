@@ -411,6 +411,15 @@ def simulate(
         checks.part("delay", delay, "init", "delay")
     for part in evaluate:
         checks.choice("evaluate", part, ("test", "validation", "train"))
+    if "validation" in evaluate and federation.validation is None:
+        raise ValueError(
+            "evaluate: 'validation' needs a federation with validation examples, got one without"
+        )
+    if per_client_every and not federation.n_classes:
+        raise ValueError(
+            "per_client_every: expected 0 for a regression, since a client's own test set has the "
+            f"proportions of its labels, got {per_client_every}"
+        )
     question = Question(
         federation=federation,
         module=build(model, tuple(federation.x.shape[1:]), federation.n_outputs, seed),
