@@ -13,8 +13,6 @@ import types
 import warnings
 from importlib.metadata import version
 
-# Two threads that wait actively make a step a hundred times slower when a core is taken.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 warnings.simplefilter("ignore", FutureWarning)  # torch's about pynvml
 
 import torch  # noqa: E402

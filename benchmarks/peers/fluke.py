@@ -10,8 +10,6 @@ import os
 import sys
 from importlib.metadata import version
 
-# Two threads that wait actively make a step a hundred times slower when a core is taken.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
 from fluke import DDict, FlukeENV

@@ -103,6 +103,12 @@ def resume(folder: str | Path, strategy: Strategy, extra: Any = None) -> ServerS
     return state
 
 
+def numbers_of(folder: str | Path) -> dict[str, Any]:
+    """The numbers and texts of the last commit in `folder`, without taking it up."""
+    numbers: dict[str, Any] = Reader(Path(folder) / STATE).about.get("numbers", {})
+    return numbers
+
+
 def _reopened(template: RowStore, reader: Reader, path: str) -> RowStore:
     file = reader.path.with_name(reader.about["rows"][path])
     if not file.is_file():

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import partial
 from types import CodeType
 from typing import Any
 from zlib import crc32
 
 import numpy as np
+import torch
 
 
 def describe(part: Any) -> Any:
@@ -24,8 +26,21 @@ def describe(part: Any) -> Any:
         return part.item()
     if part is None or isinstance(part, bool | int | float | str):
         return part
-    if callable(part):
+    if isinstance(part, partial):
+        settings = {"arguments": describe(part.args), **describe(part.keywords)}
+        return {"class": "partial", "function": describe(part.func), **settings}
+    if isinstance(part, torch.Tensor | np.ndarray):
+        array = np.asarray(part.detach().cpu() if isinstance(part, torch.Tensor) else part)
+        return f"{array.dtype}{array.shape} {crc32(array.tobytes()):08x}"
+    if isinstance(part, Mapping):
+        return {str(name): describe(value) for name, value in part.items()}
+    if isinstance(part, torch.nn.Module):
+        public = {name: value for name, value in vars(part).items() if not name.startswith("_")}
+        return {"class": _name(type(part)), **describe(public), **describe(part.state_dict())}
+    if isinstance(part, type) or hasattr(part, "__qualname__"):
         return _name(part)
+    if " at 0x" in repr(part):  # an object without words of its own: its next life is elsewhere
+        return {"class": _name(type(part)), **describe(vars(part))}
     return repr(part)
 
 

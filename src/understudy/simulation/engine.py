@@ -78,7 +78,7 @@ class Question:
     def federation_digest(self) -> str:
         data = self.federation
         held = [*data.clients, *(data.validation or ())]
-        return digest(data.x, data.y, data.test, *held)
+        return digest(data.x, data.y, data.test, *held, data.groups, data.features)
 
     def about(self, params: torch.Tensor, onednn: bool) -> str:
         """What must not change when a run goes on."""
@@ -123,6 +123,7 @@ class Run:
             about = question.about(start.cpu(), onednn)
         self._own = SimulationState(attendance, waiting, InFlight.none(start), 0.0, about)
         self._logs: LogFile | None = None
+        self._stored: Iterator[RoundLog] = iter(())  # of rounds played before, not yet yielded
         if folder is not None and (folder / "server" / STATE).is_file():
             self.state = self._resumed(folder, about)
         else:
@@ -136,7 +137,7 @@ class Run:
                 extra=self._own,
             )
         if folder is not None:
-            self._logs = LogFile(folder / "rounds.jsonl", self.state.t)
+            self._open_logs(folder / "rounds.jsonl")
         self.state.commit_every = None  # logs come first: see _commit
         self._trainer = LocalTrainer(
             federation,
@@ -153,21 +154,31 @@ class Run:
         self._last_commit = monotonic()
 
     def _resumed(self, folder: Path, about: str) -> ServerState:
-        state = checkpoint.resume(folder / "server", self.strategy, self._own)
-        found = differences(json.loads(about), json.loads(self._own.about))
+        stored = checkpoint.numbers_of(folder / "server").get("extra.about", "{}")
+        found = differences(json.loads(about), json.loads(stored))
         if found:
-            state.close()
             raise CheckpointError(f"{folder}: holds another run: {'; '.join(found)}")
-        return state
+        return checkpoint.resume(folder / "server", self.strategy, self._own)
+
+    def _open_logs(self, path: Path) -> None:
+        try:
+            self._logs = LogFile(path, self.state.t)
+        except BaseException:
+            self.state.close()
+            raise
+        self._stored = self._logs.stored(self._question.rounds)
 
     # -- rounds --------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[RoundLog]:
+        if not self._whole:
+            raise RuntimeError(
+                f"round {self.state.t} was broken off by an error; make the run anew by the same "
+                "call (with a folder it goes on from the last commit)"
+            )
         try:
-            if self._logs is not None and not self._rows:
-                for log in self._logs.stored():
-                    if log.t < self._question.rounds:
-                        yield self._noted(log)
+            for log in self._stored:
+                yield self._noted(log)
             while self.state.t < self._question.rounds:
                 yield self._noted(self._round())
             self.close()

@@ -15,7 +15,6 @@ from typing import Protocol
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
 
 from understudy.flat import Layout, other_buffers
 from understudy.local import Local
@@ -37,19 +36,6 @@ class Recipe:
     clients: tuple[Ints, ...]  # examples of each client
     onednn: bool
     device: str = "cpu"
-
-    @property
-    def is_softmax_regression(self) -> bool:
-        """Whether the closed form applies: one linear layer under torch's cross-entropy."""
-        layers = [layer for layer in self.module.modules() if not list(layer.children())]
-        linear = [layer for layer in layers if isinstance(layer, nn.Linear)]
-        others = [layer for layer in layers if not isinstance(layer, nn.Linear)]
-        plain = isinstance(self.module, nn.Linear | nn.Sequential)
-        flat = all(isinstance(layer, nn.Flatten) and layer.start_dim == 1 for layer in others)
-        trained = all(parameter.requires_grad for parameter in self.module.parameters())
-        own = [type(layer) in (nn.Linear, nn.Flatten) for layer in layers]
-        loss = self.loss is cross_entropy and self.device == "cpu"
-        return loss and plain and flat and trained and len(linear) == 1 and all(own)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,12 +62,11 @@ class Engine(Protocol):
 
 def engine_for(recipe: Recipe, x: torch.Tensor, y: torch.Tensor) -> Engine:
     """The closed form for softmax regression, the general loop for everything else."""
-    from understudy.simulation.softmax import SoftmaxEngine
+    from understudy.simulation.softmax import SoftmaxEngine, has_closed_form
 
-    fits = recipe.is_softmax_regression and x.is_floating_point() and y.dtype == torch.int64
-    if fits and x.dtype == next(recipe.module.parameters()).dtype:
-        return SoftmaxEngine(recipe, x, y)
-    return LoopEngine(recipe, x, y)
+    return (
+        SoftmaxEngine(recipe, x, y) if has_closed_form(recipe, x, y) else LoopEngine(recipe, x, y)
+    )
 
 
 class LoopEngine:

@@ -41,11 +41,15 @@ class LogFile:
                 os.fsync(file.fileno())
             self._unwritten = []
 
-    def stored(self) -> Iterator[RoundLog]:
+    def stored(self, at_most: int) -> Iterator[RoundLog]:
         """The logs that were there at the beginning."""
-        with open(self.path, "rb") as file:
-            for _ in range(self.n_stored):
-                yield unpacked(json.loads(file.readline()))
+        offset = 0
+        for _ in range(min(self.n_stored, at_most)):
+            with open(self.path, "rb") as file:  # not kept open: a reader may never come back
+                file.seek(offset)
+                line = file.readline()
+            offset += len(line)
+            yield unpacked(json.loads(line))
 
 
 _NESTED = ("refusals", "client_metrics")

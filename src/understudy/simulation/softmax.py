@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
+from torch.nn.functional import cross_entropy
 
 from understudy.flat import Layout
 from understudy.rng import generator
@@ -21,6 +22,47 @@ from understudy.types import Floats, Ints
 TOGETHER = 2**18  # numbers gathered per step: small enough for a core's cache
 
 Array = npt.NDArray[np.floating]
+
+
+def has_closed_form(recipe: Recipe, x: torch.Tensor, y: torch.Tensor) -> bool:
+    """Whether it is softmax regression: one plain linear layer under torch's cross-entropy."""
+    linear = _only_linear(recipe.module, x.ndim)
+    if linear is None or recipe.loss is not cross_entropy or recipe.device != "cpu":
+        return False
+    trained = all(parameter.requires_grad for parameter in linear.parameters())
+    typed = x.dtype == linear.weight.dtype and x.dtype in (torch.float32, torch.float64)
+    labelled = y.dtype == torch.int64 and y.ndim == 1 and len(y) > 0
+    # labels beyond the outputs are torch's to complain about
+    return trained and typed and labelled and int(y.max()) < linear.out_features
+
+
+def _only_linear(module: nn.Module, n_dimensions: int) -> nn.Linear | None:
+    """The linear layer of a module that is nothing else, perhaps behind a `Flatten`."""
+    layers = _chain(module)
+    if layers is None or not layers or type(layers[-1]) is not nn.Linear:
+        return None
+    flattens = [layer for layer in layers[:-1] if _flattens(layer)]
+    if len(flattens) < len(layers) - 1 or (not flattens and n_dimensions != 2):
+        return None
+    return layers[-1]
+
+
+def _flattens(layer: nn.Module) -> bool:
+    return isinstance(layer, nn.Flatten) and (layer.start_dim, layer.end_dim) == (1, -1)
+
+
+def _chain(module: nn.Module) -> list[nn.Module] | None:
+    """Plain layers one after another; None where something else (or a hook) has a say."""
+    if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
+        return None
+    if type(module) in (nn.Linear, nn.Flatten):
+        return [module]
+    if type(module) is not nn.Sequential:
+        return None
+    parts = [_chain(child) for child in module]
+    if any(part is None for part in parts):
+        return None
+    return [layer for part in parts if part is not None for layer in part]
 
 
 class SoftmaxEngine:
@@ -34,19 +76,25 @@ class SoftmaxEngine:
         linear = next(m for m in recipe.module.modules() if isinstance(m, nn.Linear))
         self.n_classes, self.n_features = linear.weight.shape
         self.has_bias = linear.bias is not None
+        self.largest = max(len(held) for held in recipe.clients)
 
     def train(self, job: Job) -> Trained:
-        size = self.recipe.local.batch_size_at(job.t)
-        together = max(1, TOGETHER // (size * self.n_features))
+        together = max(1, TOGETHER // (self._batch_size(job.t) * self.n_features))
         plans = [self._plan(client, job.t) for client in job.clients]
         order = np.argsort([-len(plan) for plan in plans], kind="stable")  # longest first
         result: Trained = [(0, 0.0)] * len(plans)
         for first in range(0, len(order), together):
             chosen = order[first : first + together]
-            losses = self._chunk(job, [job.rows[i] for i in chosen], [plans[i] for i in chosen])
+            rows, own = [job.rows[i] for i in chosen], [plans[i] for i in chosen]
+            with np.errstate(all="ignore"):  # a client that diverges is refused by the server
+                losses = self._chunk(job, rows, own)
             for position, loss in zip(chosen, losses, strict=True):
                 result[position] = len(plans[position]), float(loss)
         return result
+
+    def _batch_size(self, t: int) -> int:
+        """What batches are padded to: of the federation, never of those stepped together."""
+        return min(self.recipe.local.batch_size_at(t), self.largest)
 
     def _plan(self, client: int, t: int) -> list[Ints]:
         held, recipe = self.recipe.clients[client], self.recipe
@@ -65,7 +113,7 @@ class SoftmaxEngine:
         weight, bias = self._views(flat)
         weight_gradient, bias_gradient = self._views(gradient)
         velocity = np.zeros_like(flat) if self.recipe.local.momentum else None
-        size = self.recipe.local.batch_size_at(job.t)
+        size = self._batch_size(job.t)
         indices, share = _padded(plans, size, start.dtype)  # (steps, k, B)
         label_at = self.y[indices] + np.arange(k * size).reshape(k, size) * classes
         label_at = label_at.reshape(len(indices), k * size)  # where e_y is 1 in (k·B·C,) logits
@@ -93,8 +141,15 @@ class SoftmaxEngine:
         flat -= start
         for position, row in enumerate(rows):
             job.matrix[row] = torch.from_numpy(flat[position])
-        losses = np.where(share > 0, np.log(norm) - chosen, 0).sum(axis=(0, 2), dtype=np.float64)
-        return np.asarray(losses / (share > 0).sum(axis=(0, 2)))
+        losses = np.where(share > 0, np.log(norm) - chosen, 0)
+        # each client's own steps, in its own order: the mean depends on nobody else either
+        return np.array(
+            [
+                np.ascontiguousarray(losses[: len(plan), i], dtype=np.float64).sum()
+                / sum(len(batch) for batch in plan)
+                for i, plan in enumerate(plans)
+            ]
+        )
 
     def _views(self, flat: Array) -> tuple[Array, Array]:
         """(k, C, f) weights and (k, C) biases (or nothing) in (k, d) flat models."""
@@ -140,6 +195,7 @@ def _padded(
     share = np.zeros((n_steps, k, batch_size), dtype=dtype)
     for position, plan in enumerate(plans):
         for step, batch in enumerate(plan):
+            indices[step, position] = batch[0]  # what is not used must be the client's own too
             indices[step, position, : len(batch)] = batch
             share[step, position, : len(batch)] = 1 / len(batch)
     return indices, share

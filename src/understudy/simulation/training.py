@@ -21,6 +21,7 @@ from understudy.simulation.engines import Job, Loss, Recipe, Trained, engine_for
 from understudy.simulation.evaluation import BATCH, mean_loss, outputs_of
 from understudy.simulation.plan import n_steps_of
 from understudy.simulation.shared import Handle, Shared, aligned_matrix
+from understudy.simulation.softmax import has_closed_form
 from understudy.simulation.workers import Order, Workers, start_workers
 from understudy.types import Arrivals, Cohort, Floats, Ints
 
@@ -70,6 +71,7 @@ class LocalTrainer:
         self.onednn = self.cost.onednn
         clean = copy.deepcopy(module).to(device)  # sent to workers; never trained here
         self.recipe = Recipe(clean, loss, local, seed, federation.clients, self.onednn, device)
+        self._closed_form = has_closed_form(self.recipe, federation.x, federation.y)
         if self.n_workers > 1 and self._work(range(federation.n_clients), 0) >= WORTH_STARTING:
             start_workers(self.n_workers)
         self._module = copy.deepcopy(clean)
@@ -149,7 +151,7 @@ class LocalTrainer:
         sizes = self.federation.sizes[list(clients)]
         steps = np.array([n_steps_of(int(size), self.local, t) for size in sizes])
         examples = (steps * np.minimum(sizes, self.local.batch_size_at(t))).sum()
-        per_step = SOFTMAX_STEP_SECONDS if self.recipe.is_softmax_regression else STEP_SECONDS
+        per_step = SOFTMAX_STEP_SECONDS if self._closed_form else STEP_SECONDS
         seconds = steps.sum() * per_step + 3 * examples * self.cost.per_example / MULTIPLY_ADDS
         return float(seconds)
 
