@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from understudy.compensators.fdms import FDMS
+from understudy.compensators.fedar import FedAR
 from understudy.compensators.fedvarp import FedVARP
-from understudy.compensators.memory import MIFA, FedAR
+from understudy.compensators.mifa import MIFA
 from understudy.compensators.race import HoeffdingRace
 from understudy.compensators.reweight import FedAvgIS
 from understudy.compensators.stale import Stale

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from threadpoolctl import threadpool_limits
 
 from understudy import boundary, checkpoint, checks
 from understudy.admission import Admitted, admit, outcomes
@@ -39,6 +38,7 @@ from understudy.state import (
     row_stores,
     still_pending,
 )
+from understudy.threads import one_blas_thread
 from understudy.types import (
     Applied,
     Arrivals,
@@ -304,7 +304,7 @@ class Strategy:
         if cohort.t != state.t:
             raise ValueError(f"cohort: of round {cohort.t}, but the state is in round {state.t}")
         clock = _Stopwatch()
-        with threadpool_limits(limits=1, user_api="blas"), torch.no_grad():
+        with one_blas_thread(), torch.no_grad():
             admitted = admit(
                 arrivals,
                 cohort,
@@ -339,7 +339,7 @@ class Strategy:
         end, admitted, notes = filled.end, filled.admitted, dict(filled.notes)
         clock = _Stopwatch(filled.timings)
         params, step = state.params, None
-        with threadpool_limits(limits=1, user_api="blas"), torch.no_grad():
+        with one_blas_thread(), torch.no_grad():
             if filled.update is not None:
                 params = self.server.step(state.server, state.params, filled.update, state.t)
                 step = params - state.params

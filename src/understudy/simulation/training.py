@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from threadpoolctl import threadpool_limits
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -23,6 +22,7 @@ from understudy.simulation.plan import n_steps_of
 from understudy.simulation.shared import Handle, Shared, aligned_matrix
 from understudy.simulation.softmax import has_closed_form
 from understudy.simulation.workers import Order, Workers, start_workers
+from understudy.threads import one_blas_thread
 from understudy.types import Arrivals, Cohort, Floats, Ints
 
 # Work of a round, in seconds of a typical core, from which worker processes pay. Counted, not
@@ -168,7 +168,7 @@ class LocalTrainer:
             _each(cohort.start, clients, matrix),
             _each(cohort.correction, clients, matrix),
         )
-        with kernels(self.onednn), threadpool_limits(limits=1, user_api="blas"):
+        with kernels(self.onednn), one_blas_thread():
             return matrix, self._here.train(job)
 
     def _spread(

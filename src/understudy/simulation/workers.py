@@ -103,6 +103,9 @@ class Workers:
             except BrokenProcessPool:
                 self.deaths += 1
                 end_workers()
+            except BaseException:  # an interrupt, or an error in somebody's loss
+                end_workers()  # nobody may go on writing to rows that are trained anew
+                raise
         raise WorkerDied(
             f"a worker process died {TRIES} times while {what}; it may have run out of memory. "
             "workers=1 does it in this process"
