@@ -7,7 +7,6 @@ torch: empty modules stand in for it.
 
 from __future__ import annotations
 
-import os
 import sys
 import types
 import warnings

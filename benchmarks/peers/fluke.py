@@ -6,7 +6,6 @@ the convolutions and hinder softmax regression, so each workload has the number 
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib.metadata import version
 

@@ -263,42 +263,61 @@ class Refuses(Exception):
 
 
 class Gate:
-    """A loss that says that it has begun, and waits while a file named `closed` is there.
+    """A loss that says who has begun, and waits while it is closed.
 
-    With `fails`, the first process that comes through raises instead.
+    Once `seal` was called, newcomers are not held. With `fails`, one process raises as soon as two
+    have begun, and the other one stays where it is.
     """
 
     def __init__(self, folder: Path, fails: bool = False) -> None:
         self.folder, self.fails = str(folder), fails
 
     def __call__(self, outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        folder = Path(self.folder)
-        if (folder / "closed").exists():
-            (folder / f"begun-{os.getpid()}").touch()
-            if self.fails and _first(folder / "failed"):
-                raise Refuses("a loss of the user's")
-            deadline = time.monotonic() + WAIT
-            while (folder / "closed").exists() and time.monotonic() < deadline:
-                time.sleep(0.01)
+        me = os.getpid()
+        if self._is("closed") and not self._is("sealed"):
+            self._mark(f"begun-{me}")
+        if self.fails and self._is(f"begun-{me}") and self._first("failed"):
+            self.free(me)
+            self._wait(lambda: len(self.begun()) >= 2)
+            raise Refuses("a loss of the user's")
+        if self._is(f"begun-{me}"):
+            self._wait(lambda: not self._is("closed") or self._is(f"free-{me}"))
         return cross_entropy(outputs, labels)
 
     def close(self) -> None:
-        Path(self.folder, "closed").touch()
+        self._mark("closed")
 
     def open(self) -> None:
         Path(self.folder, "closed").unlink()
 
+    def seal(self) -> None:
+        self._mark("sealed")
+
+    def free(self, pid: int) -> None:
+        self._mark(f"free-{pid}")
+
     def begun(self) -> list[int]:
         """Processes that have begun to train."""
-        return [int(path.name[6:]) for path in Path(self.folder).glob("begun-*")]
+        return sorted(int(path.name[6:]) for path in Path(self.folder).glob("begun-*"))
 
+    def _is(self, name: str) -> bool:
+        return Path(self.folder, name).exists()
 
-def _first(path: Path) -> bool:
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        return False
-    return True
+    def _mark(self, name: str) -> None:
+        Path(self.folder, name).touch()
+
+    def _first(self, name: str) -> bool:
+        try:
+            os.close(os.open(Path(self.folder, name), os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return False
+        return True
+
+    @staticmethod
+    def _wait(true: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + WAIT
+        while not true() and time.monotonic() < deadline:
+            time.sleep(0.01)
 
 
 class Meanwhile:
@@ -442,32 +461,34 @@ def test_a_death_can_be_read_off_the_run(tmp_path):
 # -- errors and interrupts -------------------------------------------------------------------------
 
 
+def assert_stays(deltas: torch.Tensor, expected: torch.Tensor) -> None:
+    """The rows are right, and nobody writes to them any more."""
+    for _ in range(50):
+        assert torch.equal(deltas, expected)
+        time.sleep(0.02)
+
+
 def test_an_error_of_the_users_comes_through_and_nobody_goes_on_behind_it(tmp_path):
-    """One worker raises while the other is in the middle of its clients. What it still writes must
-    not reach the round that comes next.
+    """One worker raises while the other is in the middle of a client. What that one would still
+    write must not reach the round that comes next.
     """
     gate, trainer, params, expected = gated(tmp_path, fails=True)
     gate.close()
-
-    def let_through() -> None:
-        wait_until(lambda: len(gate.begun()) >= 2, "both workers have begun")
-
-    with Meanwhile(let_through), pytest.raises(Refuses, match="a loss of the user's"):
+    with pytest.raises(Refuses, match="a loss of the user's"):
         trainer.train(params, cohort(range(9)), 0)
-    others = [pid for pid in gate.begun() if is_alive(pid)]
-
-    def open_late() -> None:
-        time.sleep(0.3)  # enough for the next round to be on its way; nothing hangs on it
-        gate.open()
-
-    with Meanwhile(open_late):
-        arrivals = trainer.train(params, cohort(range(9)), 0)
-    assert torch.equal(arrivals.deltas, expected.deltas), others
+    gate.seal()
+    arrivals = trainer.train(params, cohort(range(9)), 0)
+    assert torch.equal(arrivals.deltas, expected.deltas)
+    gate.open()
+    assert_stays(arrivals.deltas, expected.deltas)
 
 
-def test_an_interrupt_in_the_middle_of_a_round_and_the_round_again(tmp_path):
-    """As in a notebook: the kernel is interrupted, and the cell is run again."""
-    gate, trainer, params, expected = gated(tmp_path)
+def test_an_interrupt_in_the_middle_of_a_round_and_another_round(tmp_path):
+    """As in a notebook: the kernel is interrupted, and something is run again."""
+    gate, trainer, params, _ = gated(tmp_path)
+    alone = LocalTrainer(
+        trainer.federation, trainer.recipe.module, trainer.local, SEED, workers=1
+    ).train(params + 1, cohort([8, 6, 3]), 1)
     gate.close()
 
     def interrupt() -> None:
@@ -476,19 +497,12 @@ def test_an_interrupt_in_the_middle_of_a_round_and_the_round_again(tmp_path):
 
     with Meanwhile(interrupt), pytest.raises(KeyboardInterrupt):
         trainer.train(params, cohort(range(9)), 0)
-    shifted = params + 1  # old tasks, if any were left, would still read and write the same memory
-
-    def open_late() -> None:
-        time.sleep(0.3)
-        gate.open()
-
-    with Meanwhile(open_late):
-        other = trainer.train(shifted, cohort(range(9)), 1)
-    alone = LocalTrainer(
-        trainer.federation, trainer.recipe.module, trainer.local, SEED, workers=1
-    ).train(shifted, cohort(range(9)), 1)
-    assert torch.equal(other.deltas, alone.deltas)
-    assert torch.equal(trainer.train(params, cohort(range(9)), 0).deltas, expected.deltas)
+    gate.seal()
+    gate.free(gate.begun()[0])
+    arrivals = trainer.train(params + 1, cohort([8, 6, 3]), 1)
+    assert torch.equal(arrivals.deltas, alone.deltas)
+    gate.open()
+    assert_stays(arrivals.deltas, alone.deltas)
 
 
 # -- programs --------------------------------------------------------------------------------------

@@ -301,6 +301,11 @@ class Run:
         self._layout.load(module, self.state.params.cpu())
         return module
 
+    @property
+    def worker_deaths(self) -> int:
+        """How often worker processes died and their work was done again."""
+        return self._trainer.deaths
+
     def frame(self) -> pandas.DataFrame:
         """One row per round so far: metrics, who came, clock, megabytes, notes of the parts."""
         import pandas

@@ -79,6 +79,7 @@ class LocalTrainer:
         own = replace(self.recipe, module=self._module)
         self._here = engine_for(own, federation.x.to(device), federation.y.to(device))
         self._workers: Workers | None = None
+        self._deaths = 0  # of workers that were let go
         self._params: Shared | None = None
         self._matrix: dict[str, Shared] = {}
 
@@ -90,7 +91,7 @@ class LocalTrainer:
     @property
     def deaths(self) -> int:
         """How often worker processes died and a round was trained again."""
-        return 0 if self._workers is None else self._workers.deaths
+        return self._deaths + (0 if self._workers is None else self._workers.deaths)
 
     def train(self, params: torch.Tensor, cohort: Cohort, t: int, into: str = "matrix") -> Arrivals:
         """Train everyone asked; `losses` are means over all examples seen in the round's steps.
@@ -145,6 +146,7 @@ class LocalTrainer:
 
     def close(self) -> None:
         """Let go of shared memory. Worker processes stay for the next run, and end when idle."""
+        self._deaths = self.deaths
         self._workers, self._params, self._matrix = None, None, {}
 
     def _work(self, clients: Sequence[int], t: int) -> float:

@@ -8,6 +8,7 @@ data, parameters and results are shared memory.
 from __future__ import annotations
 
 import copy
+import logging
 import os
 import pickle
 import threading
@@ -35,6 +36,8 @@ TRIES = 2  # of a round in which a worker died
 IDLE_SECONDS = 60  # after which a worker that nobody needs ends
 
 Result = TypeVar("Result")
+
+log = logging.getLogger("understudy")
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,7 @@ class Workers:
                 return [future.result() for future in futures]
             except BrokenProcessPool:
                 self.deaths += 1
+                log.warning("a worker process died while %s; it is done again", what)
                 end_workers()
             except BaseException:  # an interrupt, or an error in somebody's loss
                 end_workers()  # nobody may go on writing to rows that are trained anew
