@@ -193,6 +193,10 @@ def summary(workload: Workload, engines: dict[str, Engine], limit: float | None)
         "measured": time.strftime("%Y-%m-%d"),
         "machine": machine(),
         "fastest_peer": fastest,
+        # A peer that failed might have been the fastest: the ratio is then against the rest only.
+        "failed_peers": [
+            name for name in install_peers.PEERS if name in engines and engines[name].error
+        ],
         "ratio_to_fastest_peer": ratio,
         "gemm_limit_cpu_seconds": limit,
         "engines": {name: engine.report() for name, engine in engines.items()},
@@ -244,6 +248,9 @@ def table(workloads: dict[str, Any]) -> str:
     rows.append(f"| matrix products alone, one core (CPU s) | {' | '.join(limits)} |")
     ratios = [workloads[name]["ratio_to_fastest_peer"] for name in names]
     shown = ["–" if ratio is None else f"**{ratio:.2f} ×**" for ratio in ratios]
+    for position, name in enumerate(names):
+        if failed := workloads[name]["failed_peers"]:
+            shown[position] += f" (without {', '.join(failed)})"
     rows.append(f"| **understudy against the fastest peer** | {' | '.join(shown)} |")
     for title, key in (
         ("start-up to the first round (s)", "startup_seconds"),

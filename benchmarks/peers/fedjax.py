@@ -12,7 +12,7 @@ from importlib.metadata import version
 
 from benchmarks.peers import common
 
-BACKENDS = {"W1": "jit", "W2": "pmap", "W3": "jit", "W4": "jit"}
+BACKENDS = {"W1": "pmap", "W2": "pmap", "W3": "jit", "W4": "jit"}
 
 
 def main() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from importlib.metadata import version
 
-
 import torch
 from fluke import DDict, FlukeENV
 from fluke.algorithms.fedavg import FedAVG

@@ -7,6 +7,7 @@ import functools
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -14,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 from tests.simulation.small import all_facts, facts
-from tests.test_kill import Child
+from tests.test_kill import WAIT, Child
 from understudy import (
     FDMS,
     Bernoulli,
@@ -567,6 +569,37 @@ def test_an_interrupt_leaves_a_folder_to_go_on_from(tmp_path):
     run = call(tmp_path, rounds=MANY, metrics=None)
     assert run.state.t >= n_seen
     run.close()
+    assert_resumes(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_control_c_reaches_the_workers_too_and_the_folder_is_whole(tmp_path):
+    """A terminal sends it to all processes of a group at once, and here twice."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(ROOT), str(tmp_path), "1e9", "2"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert process.stdout is not None
+        for _ in range(3):
+            assert process.stdout.readline().startswith("round")
+        children = psutil.Process(process.pid).children(recursive=True)
+        assert len(children) >= 2
+        for _ in range(2):
+            os.killpg(process.pid, signal.SIGINT)
+            time.sleep(0.1)
+        said, _ = process.communicate(timeout=WAIT)
+        assert process.returncode != 0, said
+        _, alive = psutil.wait_procs(children, timeout=WAIT)
+        assert [child for child in alive if child.status() != psutil.STATUS_ZOMBIE] == []
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(WAIT)
     assert_resumes(tmp_path)
 
 

@@ -23,7 +23,7 @@ from torch.nn.functional import cross_entropy
 from tests.simulation.small import SEED, all_facts, cohort, federation
 from tests.test_kill import WAIT, Child
 from understudy import FixedDropout, Local, fedavg, mifa, scaffold
-from understudy.simulation import Federation, LocalTrainer, build, simulate, training
+from understudy.simulation import Federation, LocalTrainer, build, simulate, training, workers
 from understudy.simulation.workers import WorkerDied, end_workers
 
 pytestmark = pytest.mark.timeout(600)
@@ -400,6 +400,27 @@ def test_a_worker_killed_between_two_rounds(tmp_path):
     arrivals = trainer.train(params, cohort(range(9)), 0)
     assert torch.equal(arrivals.deltas, expected.deltas)
     assert trainer.deaths <= 1
+
+
+def test_idle_workers_end_and_the_next_round_starts_others(monkeypatch):
+    """Without a warning: between two rounds nobody waits for them."""
+    end_workers()
+    monkeypatch.setattr(workers, "IDLE_SECONDS", 0.2)
+    data, module = images(), build("mlp", (1, 16, 16), 10, 0)
+    one, two = (LocalTrainer(data, module, Local(batch_size=8), SEED, workers=n) for n in (1, 2))
+    params = one.layout.vector(module)
+    for t in range(2):
+        expected = one.train(params, cohort(range(9), t), t)
+        assert torch.equal(two.train(params, cohort(range(9), t), t).deltas, expected.deltas)
+        wait_until(lambda: not own_workers(), "idle workers have ended")
+    assert two.deaths == 0
+    end_workers()
+
+
+def own_workers() -> list[int]:
+    children = psutil.Process().children()
+    commands = {child.pid: " ".join(child.cmdline()) for child in children if is_alive(child.pid)}
+    return [pid for pid, command in commands.items() if "loky" in command and "LokyP" in command]
 
 
 class Deadly:
