@@ -39,11 +39,11 @@ def cohort(asked: Any, t: int = 0, **optional: Any) -> Cohort:
 
 
 def plain(value: Any) -> Any:
-    """Arrays as (dtype, shape, bytes): equal where all bits are, NaN included."""
+    """Arrays as (dtype, shape, bytes): equal where all bits are. One NaN is like another."""
     if isinstance(value, np.ndarray):
         return str(value.dtype), value.shape, value.tobytes()
     if isinstance(value, float | np.floating):
-        return np.float64(value).tobytes()
+        return "nan" if np.isnan(value) else np.float64(value).tobytes()
     if isinstance(value, dict):
         return {name: plain(entry) for name, entry in value.items()}
     return value

@@ -74,14 +74,16 @@ def halved(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 
 
 def normed() -> nn.Module:
-    return nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Dropout(0.2), nn.Linear(64, 10))
+    # a large eps: remembered steps can carry running variances of blank pixels below zero
+    norm = nn.BatchNorm1d(64, eps=1.0)
+    return nn.Sequential(nn.Flatten(), norm, nn.Dropout(0.2), nn.Linear(64, 10))
 
 
 # memory with late updates in flight; variates; friends, a sampler and a guard; nothing at all
 DELAY = Deadline(Combined(Failure(0.1), Latency(step_spread=1.0, seed=1)), seconds=0.12)
 SETTINGS: dict[str, dict[str, Any]] = {
     "memory": {
-        "strategy": mifa(wait=False, local=LOCAL, server=Momentum(lr=0.5)),
+        "strategy": mifa(wait=False, local=LOCAL, server=Momentum(lr=0.1)),
         "model": normed,
         "availability": Markov(0.6, 2),
         "delay": DELAY,
@@ -333,7 +335,7 @@ OTHERS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "part's parameter": (
         {"strategy": replace(STRATEGY, server=Momentum(lr=0.25))},
-        "server.lr is 0.5 there, 0.25 here",
+        "server.lr is 0.1 there, 0.25 here",
     ),
 }
 FEDERATIONS = {
@@ -529,7 +531,9 @@ def killed(folder: Path, number: int, workers: int) -> None:
 @functools.cache
 def uninterrupted() -> tuple[list[dict[str, Any]], torch.Tensor]:
     run = call(None, rounds=MANY, metrics=None)
-    return all_facts(run), run.state.params
+    logs = list(run)
+    assert all(np.isfinite(log.metrics["test_loss"]) for log in logs), "a run worth comparing"
+    return all_facts(logs), run.state.params
 
 
 def assert_resumes(folder: Path) -> None:

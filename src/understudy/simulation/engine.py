@@ -34,7 +34,7 @@ from understudy.simulation.judge import Judge
 from understudy.simulation.logs import LogFile
 from understudy.simulation.models import Model, build
 from understudy.simulation.training import LocalTrainer
-from understudy.state import ServerState
+from understudy.state import ServerState, row_stores
 from understudy.strategy import Filled, Strategy
 from understudy.tensorfile import CheckpointError
 from understudy.types import Applied, Arrivals, Cohort, Floats, RoundLog
@@ -316,7 +316,8 @@ class Run:
         """Logs first, then the state that follows them; never in the middle of a round."""
         if self._logs is None or not self._whole or self.state._home is None:
             return
-        if every and monotonic() - self._last_commit < every:
+        crowded = any(store.crowded for _, store in row_stores(self.state))
+        if not crowded and monotonic() - self._last_commit < every:
             return
         self._logs.flush()
         checkpoint.commit(self.state)
@@ -398,7 +399,8 @@ def simulate(
         Processes; by default one per core. The bits do not depend on it.
     folder : path, optional
         Where the run is kept. The same call goes on where it stopped, first yielding the stored
-        logs; `rounds`, `workers` and `evaluate_every` may change.
+        logs; `rounds`, `workers` and `evaluate_every` may change. With fewer rounds than are
+        stored, only these are yielded, while `state` and `module` stay those of the last one.
 
     Returns
     -------

@@ -115,28 +115,33 @@ class SoftmaxEngine:
         velocity = np.zeros_like(flat) if self.recipe.local.momentum else None
         size = self._batch_size(job.t)
         indices, share = _padded(plans, size, start.dtype)  # (steps, k, B)
-        label_at = self.y[indices] + np.arange(k * size).reshape(k, size) * classes
-        label_at = label_at.reshape(len(indices), k * size)  # where e_y is 1 in (k·B·C,) logits
+        # where e_y is 1 in the (k·C·B,) entries of a step
+        label_at = self.y[indices] * size + np.arange(size)
+        label_at += np.arange(k)[:, None] * (classes * size)
+        label_at = label_at.reshape(len(indices), k * size)
         norm, chosen = np.ones_like(share), np.zeros_like(share)
-        n_active = [sum(len(plan) > step for plan in plans) for step in range(len(indices))]
+        lengths = np.array([len(plan) for plan in plans])
+        n_active = (lengths[None, :] > np.arange(len(indices))[:, None]).sum(axis=1).tolist()
         inputs = np.empty((k, size, f), dtype=self.x.dtype)
         for step, m in enumerate(n_active):
-            x, e_y = inputs[:m], label_at[step, : m * size]
+            x, e_y, part = inputs[:m], label_at[step, : m * size], share[step, :m]
             # "clip" spares NumPy a second buffer; the indices are valid
-            np.take(self.x, indices[step, :m], axis=0, out=x, mode="clip")
-            residual = x @ weight[:m].transpose(0, 2, 1)  # logits, to become softmax − e_y
+            self.x.take(indices[step, :m], axis=0, out=x, mode="clip")
+            residual = weight[:m] @ x.transpose(
+                0, 2, 1
+            )  # (m, C, B) logits, to become softmax − e_y
             if self.has_bias:
-                residual += bias[:m, None, :]
-            residual -= residual.max(axis=2, keepdims=True)
+                residual += bias[:m, :, None]
+            residual -= np.maximum.reduce(residual, axis=1, keepdims=True)
             entries = residual.reshape(-1)
             entries.take(e_y, out=chosen[step, :m].reshape(-1), mode="clip")
             np.exp(residual, out=residual)
-            residual.sum(axis=2, out=norm[step, :m])
-            residual *= (share[step, :m] / norm[step, :m])[:, :, None]
-            entries[e_y] -= share[step, :m].reshape(-1)
-            np.matmul(residual.transpose(0, 2, 1), x, out=weight_gradient[:m])
+            np.add.reduce(residual, axis=1, out=norm[step, :m])
+            residual *= (part / norm[step, :m])[:, None, :]
+            entries[e_y] -= part.reshape(-1)
+            np.matmul(residual, x, out=weight_gradient[:m])
             if self.has_bias:
-                residual.sum(axis=1, out=bias_gradient[:m])
+                np.add.reduce(residual, axis=2, out=bias_gradient[:m])
             self._step(flat[:m], gradient[:m], start[:m], correction, velocity, job.t, step)
         flat -= start
         for position, row in enumerate(rows):
@@ -193,9 +198,13 @@ def _padded(
     n_steps, k = max(len(plan) for plan in plans), len(plans)
     indices = np.zeros((n_steps, k, batch_size), dtype=np.int64)
     share = np.zeros((n_steps, k, batch_size), dtype=dtype)
+    place = np.arange(batch_size)
     for position, plan in enumerate(plans):
-        for step, batch in enumerate(plan):
-            indices[step, position] = batch[0]  # what is not used must be the client's own too
-            indices[step, position, : len(batch)] = batch
-            share[step, position, : len(batch)] = 1 / len(batch)
+        lengths = np.array([len(batch) for batch in plan])
+        used = place < lengths[:, None]  # (steps of this client, B)
+        padded = np.zeros(used.shape, dtype=np.int64)
+        padded[used] = np.concatenate(plan)
+        # what is not used must be the client's own too
+        indices[: len(plan), position] = np.where(used, padded, padded[:, :1])
+        share[: len(plan), position] = used / lengths[:, None]
     return indices, share
