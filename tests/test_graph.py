@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from understudy import graph
+from understudy import graph, similarity
 
 quick = settings(derandomize=True, deadline=None, max_examples=60)
 
@@ -89,8 +89,8 @@ def test_update_similarity_against_pairs_in_every_form(monkeypatch):
     rows = updates.double().tolist()
     expected = [[max(naive_cosine(a, b), 0.0) for b in rows] for a in rows]
     assert min(min(row) for row in expected) < 0.2  # not all alike
-    for chunk in (graph._CHUNK, 7):
-        monkeypatch.setattr(graph, "_CHUNK", chunk)
+    for chunk in (similarity._CHUNK, 7):
+        monkeypatch.setattr(similarity, "_CHUNK", chunk)
         for form in (updates, list(updates), updates.numpy(), updates.double()):
             np.testing.assert_allclose(graph.update_similarity(form), expected, rtol=1e-12)
 
@@ -195,7 +195,9 @@ def test_noise_has_the_mean_and_covariance_of_the_validation_set(monkeypatch):
     x[:, 2] = x[:, 0] + 0.1 * x[:, 2]
     expected = np.cov(x, rowvar=False) + np.outer(x.mean(axis=0), x.mean(axis=0))
     module, means = Moments(3), []
-    monkeypatch.setattr(graph, "cosine_similarity", lambda rows: means.append(rows) or np.eye(1))
+    monkeypatch.setattr(
+        similarity, "cosine_similarity", lambda rows: means.append(rows) or np.eye(1)
+    )
     graph.functional_similarity(
         module, [module.w.detach().flatten()], x, np.random.default_rng(2), n_samples=200_000
     )
@@ -208,11 +210,13 @@ def test_few_validation_examples_get_a_ridge():
     Noise N(0, diag(2.5, .5)). Without a ridge the second input would be exactly zero.
     """
     inputs = np.array([[1.0, 0.0], [-1.0, 0.0]])
-    noise = graph._gaussian_like(inputs, np.random.default_rng(0), 100_000, 0.5)
+    noise = similarity._gaussian_like(inputs, np.random.default_rng(0), 100_000, 0.5)
     np.testing.assert_allclose(np.cov(noise, rowvar=False), [[2.5, 0], [0, 0.5]], atol=0.03)
-    bare = graph._gaussian_like(inputs, np.random.default_rng(0), 10, 0.0)
+    bare = similarity._gaussian_like(inputs, np.random.default_rng(0), 10, 0.0)
     np.testing.assert_array_equal(bare[:, 1], 0.0)
-    enough = graph._gaussian_like(np.vstack([inputs, inputs]), np.random.default_rng(0), 10, 0.5)
+    enough = similarity._gaussian_like(
+        np.vstack([inputs, inputs]), np.random.default_rng(0), 10, 0.5
+    )
     np.testing.assert_array_equal(enough[:, 1], 0.0)
 
 
