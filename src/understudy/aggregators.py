@@ -28,10 +28,14 @@ class Linear:
         rows, coefs = contributions.by_row()
         vectors = [contributions.vector(int(row)) for row in rows]
         update = torch.zeros_like(vectors[0])
+        terms = list(zip(vectors, coefs.tolist(), strict=True))
+        if len(update) <= SLICE and all(vector.device == update.device for vector in vectors):
+            for vector, coef in terms:  # a small model, without the cost of slicing
+                update.add_(vector, alpha=coef)
+            return update
         for part in _slices(len(update)):
-            out = update[part]
-            for vector, coef in zip(vectors, coefs, strict=True):
-                out.add_(vector[part].to(update.device), alpha=float(coef))
+            for vector, coef in terms:
+                update[part].add_(vector[part].to(update.device), alpha=coef)
         return update
 
 
