@@ -92,10 +92,11 @@ def _columns(arrivals: Arrivals) -> dict[str, Any]:
 
 def _surely_finite(deltas: Any) -> list[bool]:
     """Rows of a matrix whose sum is finite, which proves all their entries so, in one pass."""
-    if isinstance(deltas, torch.Tensor) and deltas.ndim == 2 and deltas.layout == torch.strided:
-        if deltas.is_floating_point() and not deltas.is_meta:
-            return [bool(finite) for finite in torch.isfinite(deltas.sum(dim=1)).tolist()]
-    return [False] * len(deltas)
+    if not isinstance(deltas, torch.Tensor) or deltas.ndim != 2:
+        return [False] * len(deltas)
+    if deltas.layout != torch.strided or deltas.is_meta or not deltas.is_floating_point():
+        return [False] * len(deltas)
+    return [bool(finite) for finite in torch.isfinite(deltas.sum(dim=1)).tolist()]
 
 
 def _request(
