@@ -35,6 +35,14 @@ from understudy.types import Ints
 TRIES = 2  # of a round in which a worker died
 IDLE_SECONDS = 60  # after which a worker that nobody needs ends
 
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    # loky would take the shared rows that a worker maps for a leak, and restart it
+    "LOKY_MAX_MEMORY_LEAK_SIZE": "1e18",
+}
+
 Result = TypeVar("Result")
 
 log = logging.getLogger("understudy")
@@ -128,7 +136,7 @@ def _pool(n_workers: int) -> ProcessPoolExecutor:
             timeout=IDLE_SECONDS,
             initializer=_start,
             initargs=(os.getpid(),),
-            env={"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+            env=ENVIRONMENT,
         )
     return _pools[key]
 
