@@ -489,6 +489,7 @@ def assert_stays(deltas: torch.Tensor, expected: torch.Tensor) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.full
 def test_an_error_of_the_users_comes_through_and_nobody_goes_on_behind_it(tmp_path):
     """One worker raises while the other is in the middle of a client. What that one would still
     write must not reach the round that comes next.
@@ -504,6 +505,7 @@ def test_an_error_of_the_users_comes_through_and_nobody_goes_on_behind_it(tmp_pa
     assert_stays(arrivals.deltas, expected.deltas)
 
 
+@pytest.mark.full
 def test_an_interrupt_in_the_middle_of_a_round_and_another_round(tmp_path):
     """As in a notebook: the kernel is interrupted, and something is run again."""
     gate, trainer, params, _ = gated(tmp_path)
