@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -99,6 +100,7 @@ def federate(
     test: float = 0.2,
     validation: float = 0.0,
     seed: int = 0,
+    root: str | Path | None = None,
     **settings: Any,
 ) -> Federation:
     """Divide a data set among clients.
@@ -118,6 +120,8 @@ def federate(
         Share of each client's examples, as in `Federation.from_arrays`.
     seed : int
         Decides what is held out, and who gets what.
+    root : path, optional
+        Where the files of a named data set are, if not where they are looked for.
     **settings
         Passed on to the partition (or, without one, to the data).
 
@@ -144,7 +148,7 @@ def federate(
             if not isinstance(divided, Federation):
                 raise ValueError(f"partition: {data!r} does not come divided; name a partition")
             return divided
-        loaded = source()
+        loaded = source() if root is None else source(root)
         if isinstance(loaded, Federation):
             raise ValueError(f"partition: {data!r} comes divided; expected None, got {partition!r}")
         data = loaded

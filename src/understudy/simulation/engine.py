@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic, perf_counter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from understudy.simulation import oracle as true_round
 from understudy.simulation.data import Federation
 from understudy.simulation.engines import Loss
 from understudy.simulation.evaluation import Metric
-from understudy.simulation.fingerprint import digest
+from understudy.simulation.fingerprint import digest, federation_digest
 from understudy.simulation.flight import InFlight, together
 from understudy.simulation.judge import Judge
 from understudy.simulation.logs import LogFile
@@ -75,17 +75,12 @@ class Question:
     device: str
     workers: int | None
 
-    def federation_digest(self) -> str:
-        data = self.federation
-        held = [*data.clients, *(data.validation or ())]
-        return digest(data.x, data.y, data.test, *held, data.groups, data.features)
-
     def about(self, params: torch.Tensor, onednn: bool) -> str:
         """What must not change when a run goes on."""
         return json.dumps(
             {
                 "class": "simulation",
-                "data": self.federation_digest(),
+                "data": federation_digest(self.federation),
                 "model": digest(str(self.module), params),
                 "availability": describe(self.availability),
                 "delay": describe(self.delay),
@@ -101,13 +96,31 @@ class Question:
         )
 
 
+class Ledger(Protocol):
+    """Where the logs of a run with a folder are kept."""
+
+    def append(self, log: RoundLog) -> None: ...
+
+    def flush(self) -> None:
+        """Come back when all logs are safe: then the state that follows them is committed."""
+
+    def stored(self, at_most: int) -> Iterator[RoundLog]:
+        """The logs of the rounds that were played before."""
+
+
 class Run:
     """A simulation that is iterated: each turn plays one round and yields its `RoundLog`.
 
     Made by `simulate`. Stop early with `break`; iterating again goes on where it stopped.
     """
 
-    def __init__(self, strategy: Strategy, question: Question, folder: Path | None) -> None:
+    def __init__(
+        self,
+        strategy: Strategy,
+        question: Question,
+        folder: Path | None,
+        ledger: Ledger | None = None,
+    ) -> None:
         self.strategy, self._question = strategy, question
         federation, device = question.federation, question.device
         self._layout = Layout.of(question.module)
@@ -122,7 +135,7 @@ class Run:
             onednn = LocalTrainer.rule(question.module, federation, strategy.local)
             about = question.about(start.cpu(), onednn)
         self._own = SimulationState(attendance, waiting, InFlight.none(start), 0.0, about)
-        self._logs: LogFile | None = None
+        self._logs: Ledger | None = ledger
         self._stored: Iterator[RoundLog] = iter(())  # of rounds played before, not yet yielded
         if folder is not None and (folder / "server" / STATE).is_file():
             self.state = self._resumed(folder, about)
@@ -161,11 +174,12 @@ class Run:
         return checkpoint.resume(folder / "server", self.strategy, self._own)
 
     def _open_logs(self, path: Path) -> None:
-        try:
-            self._logs = LogFile(path, self.state.t)
-        except BaseException:
-            self.state.close()
-            raise
+        if self._logs is None:
+            try:
+                self._logs = LogFile(path, self.state.t)
+            except BaseException:
+                self.state.close()
+                raise
         self._stored = self._logs.stored(self._question.rounds)
 
     # -- rounds --------------------------------------------------------------------------------
@@ -418,6 +432,43 @@ def simulate(
     >>> [log.t for log in run]
     [0, 1, 2]
     """
+    question = prepare(
+        federation,
+        model=model,
+        availability=availability,
+        delay=delay,
+        rounds=rounds,
+        seed=seed,
+        loss=loss,
+        metrics=metrics,
+        evaluate=evaluate,
+        evaluate_every=evaluate_every,
+        per_client_every=per_client_every,
+        oracle=oracle,
+        device=device,
+        workers=workers,
+    )
+    return Run(strategy, question, None if folder is None else Path(folder))
+
+
+def prepare(
+    federation: Federation,
+    *,
+    model: Model,
+    availability: Availability | None,
+    delay: Delay | None,
+    rounds: int,
+    seed: int,
+    loss: Loss,
+    metrics: Mapping[str, Metric] | None,
+    evaluate: Sequence[str],
+    evaluate_every: int,
+    per_client_every: int,
+    oracle: bool,
+    device: str,
+    workers: int | None,
+) -> Question:
+    """The arguments of `simulate`, checked, and the model built."""
     checks.integer("rounds", rounds, low=1)
     checks.integer("evaluate_every", evaluate_every, low=1)
     checks.integer("per_client_every", per_client_every, low=0)
@@ -438,7 +489,7 @@ def simulate(
             "per_client_every: expected 0 for a regression, since a client's own test set has the "
             f"proportions of its labels, got {per_client_every}"
         )
-    question = Question(
+    return Question(
         federation=federation,
         module=build(model, tuple(federation.x.shape[1:]), federation.n_outputs, seed),
         availability=availability,
@@ -454,4 +505,3 @@ def simulate(
         device=device,
         workers=workers,
     )
-    return Run(strategy, question, None if folder is None else Path(folder))

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+
+if TYPE_CHECKING:
+    from understudy.simulation.data import Federation
 
 
 def digest(*parts: object) -> str:
@@ -20,3 +24,11 @@ def digest(*parts: object) -> str:
         else:
             hashed.update(f"{part!r} ".encode())
     return hashed.hexdigest()
+
+
+def federation_digest(federation: Federation) -> str:
+    """A hash of the data and of who holds it."""
+    held = [*federation.clients, *(federation.validation or ())]
+    return digest(
+        federation.x, federation.y, federation.test, *held, federation.groups, federation.features
+    )

@@ -8,8 +8,10 @@ commutes with anything that does not decrease, and after the pooling there is a 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from math import prod
+from typing import Any
 
 import torch
 from torch import nn
@@ -17,7 +19,7 @@ from torch import nn
 from understudy.registry import imported
 from understudy.rng import torch_seed
 
-Model = str | nn.Module | Callable[[], nn.Module]
+Model = str | nn.Module | Callable[[], nn.Module] | Mapping[str, Any]
 Shape = tuple[int, ...]
 
 
@@ -160,9 +162,10 @@ def build(model: Model, shape: Shape, n_classes: int, seed: int) -> nn.Module:
 
     Parameters
     ----------
-    model : str, function or torch.nn.Module
-        A name in `MODELS`; a function without arguments that makes the module; a module, which is
-        copied, weights and all; or ``"module:Name"`` of one of these.
+    model : str, dict, function or torch.nn.Module
+        A name in `MODELS`; such a name with settings, as ``{"name": "mlp", "hidden": 64}``; a
+        function without arguments that makes the module; a module, which is copied, weights and
+        all; or ``"module:Name"`` of one of these.
     shape : tuple of int
         Shape of one input.
     n_classes : int
@@ -170,6 +173,12 @@ def build(model: Model, shape: Shape, n_classes: int, seed: int) -> nn.Module:
     seed : int
         The run's seed.
     """
+    settings: dict[str, Any] = {}
+    if isinstance(model, Mapping):
+        settings = {name: value for name, value in model.items() if name != "name"}
+        if "name" not in model:
+            raise ValueError(f"model: expected a 'name' among its settings, got {dict(model)}")
+        model = model["name"]
     if isinstance(model, nn.Module):
         return copy.deepcopy(model)
     if isinstance(model, str) and ":" in model:
@@ -186,7 +195,8 @@ def build(model: Model, shape: Shape, n_classes: int, seed: int) -> nn.Module:
             raise ValueError(f"n_classes: {model!r} needs at least one output, got {n_classes}")
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(torch_seed(seed, "model"))
-        module = MODELS[model](shape, n_classes) if isinstance(model, str) else model()
+        make: Any = partial(MODELS[model], shape, n_classes) if isinstance(model, str) else model
+        module = make(**settings)
     if not isinstance(module, nn.Module):
         raise TypeError(f"model: expected a function that returns a module, got {module!r} from it")
     return module

@@ -1,0 +1,1 @@
+"""Studies: a grid of simulations, run, resumed, compared and told."""
