@@ -23,8 +23,9 @@ from torch.nn.functional import cross_entropy
 from tests.simulation.small import SEED, all_facts, cohort, federation
 from tests.test_kill import WAIT, Child
 from understudy import FixedDropout, Local, fedavg, mifa, scaffold
-from understudy.simulation import Federation, LocalTrainer, build, simulate, training, workers
-from understudy.simulation.workers import WorkerDied, end_workers
+from understudy.simulation import Federation, LocalTrainer, build, pool, simulate, training
+from understudy.simulation.pool import end_workers
+from understudy.simulation.workers import WorkerDied
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -405,7 +406,7 @@ def test_a_worker_killed_between_two_rounds(tmp_path):
 def test_idle_workers_end_and_the_next_round_starts_others(monkeypatch):
     """Without a warning: between two rounds nobody waits for them."""
     end_workers()
-    monkeypatch.setattr(workers, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(pool, "IDLE_SECONDS", 0.2)
     data, module = images(), build("mlp", (1, 16, 16), 10, 0)
     one, two = (LocalTrainer(data, module, Local(batch_size=8), SEED, workers=n) for n in (1, 2))
     params = one.layout.vector(module)
@@ -420,7 +421,7 @@ def test_idle_workers_end_and_the_next_round_starts_others(monkeypatch):
 def own_workers() -> list[int]:
     children = psutil.Process().children()
     commands = {child.pid: " ".join(child.cmdline()) for child in children if is_alive(child.pid)}
-    return [pid for pid, command in commands.items() if "loky" in command and "LokyP" in command]
+    return [pid for pid, command in commands.items() if "understudy.processes" in command]
 
 
 class Deadly:
@@ -489,7 +490,6 @@ def assert_stays(deltas: torch.Tensor, expected: torch.Tensor) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.full
 def test_an_error_of_the_users_comes_through_and_nobody_goes_on_behind_it(tmp_path):
     """One worker raises while the other is in the middle of a client. What that one would still
     write must not reach the round that comes next.
@@ -505,7 +505,6 @@ def test_an_error_of_the_users_comes_through_and_nobody_goes_on_behind_it(tmp_pa
     assert_stays(arrivals.deltas, expected.deltas)
 
 
-@pytest.mark.full
 def test_an_interrupt_in_the_middle_of_a_round_and_another_round(tmp_path):
     """As in a notebook: the kernel is interrupted, and something is run again."""
     gate, trainer, params, _ = gated(tmp_path)
@@ -577,7 +576,7 @@ assert torch.equal(one.state.params, two.state.params)
 assert one.frame().equals(two.frame())
 import psutil
 names = [" ".join(child.cmdline()) for child in psutil.Process().children()]
-assert sum("loky" in name and "tracker" not in name for name in names) == 2, names
+assert sum("understudy.processes" in name for name in names) == 2, names
 print("the same", flush=True)
 """
 )

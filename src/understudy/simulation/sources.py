@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,7 @@ def mnist(root: str | Path | None = None, *, normalise: Normalise = True) -> Dat
     ----------
     LeCun, Cortes & Burges, The MNIST database of handwritten digits.
     """
-    how = "torchvision.datasets.MNIST(root, download=True) fetches it"
-    return _idx("mnist", ["MNIST/raw"], root, normalise, MNIST_STATISTICS, how)
+    return _idx("mnist", root, normalise, MNIST_STATISTICS)
 
 
 def fashion_mnist(root: str | Path | None = None, *, normalise: Normalise = True) -> Dataset:
@@ -64,15 +64,7 @@ def fashion_mnist(root: str | Path | None = None, *, normalise: Normalise = True
     Xiao, Rasul & Vollgraf, Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning
     Algorithms, 2017.
     """
-    how = (
-        "torchvision.datasets.FashionMNIST(root, download=True) fetches it, and so does Debian's "
-        "package dataset-fashion-mnist"
-    )
-    folders = ["FashionMNIST/raw", "fashion-mnist", "dataset-fashion-mnist"]
-    return _idx(
-        "fashion_mnist", folders, root, normalise, FASHION_MNIST_STATISTICS, how,
-        elsewhere=[DEBIAN_FASHION_MNIST],
-    )  # fmt: skip
+    return _idx("fashion_mnist", root, normalise, FASHION_MNIST_STATISTICS)
 
 
 def cifar10(root: str | Path | None = None, *, normalise: Normalise = True) -> Dataset:
@@ -93,10 +85,7 @@ def cifar10(root: str | Path | None = None, *, normalise: Normalise = True) -> D
     ----------
     Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009.
     """
-    names = [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]
-    how = "torchvision.datasets.CIFAR10(root, download=True) fetches it"
-    paths = _find("cifar10", names, ["cifar-10-batches-py"], root, how)
-    batches = [read_cifar_batch(path) for path in paths]
+    batches = [read_cifar_batch(path) for path in located("cifar10", root)]
     return _dataset("cifar10", batches, 5, normalise, CIFAR10_STATISTICS)
 
 
@@ -116,10 +105,8 @@ def svhn(root: str | Path | None = None, *, normalise: Normalise = True) -> Data
     Netzer et al., Reading Digits in Natural Images with Unsupervised Feature Learning, 2011. For
     use that is not commercial.
     """
-    names = ["train_32x32.mat", "test_32x32.mat"]
-    how = "torchvision.datasets.SVHN(root, split, download=True) fetches it, for each split"
-    paths = _find("svhn", names, ["SVHN", "svhn", "svhn-subset", "."], root, how)
-    return _dataset("svhn", [read_svhn(path) for path in paths], 1, normalise, SVHN_STATISTICS)
+    batches = [read_svhn(path) for path in located("svhn", root)]
+    return _dataset("svhn", batches, 1, normalise, SVHN_STATISTICS)
 
 
 DATASETS: dict[str, Callable[..., Dataset | Federation]] = {
@@ -136,21 +123,55 @@ class MissingData(FileNotFoundError):
     """A file of a data set is not where it was looked for."""
 
 
+@dataclass(frozen=True)
+class Files:
+    """The files of a data set, and where they may lie."""
+
+    names: tuple[str, ...]
+    folders: tuple[str, ...]  # below a root
+    how: str  # to get them
+    endings: tuple[str, ...] = ("",)  # of a file's name: the first that is there
+
+
+_IDX_NAMES = tuple(
+    f"{split}-{what}-ubyte"
+    for split in ("train", "t10k")
+    for what in ("images-idx3", "labels-idx1")
+)
+FILES = {
+    "mnist": Files(
+        _IDX_NAMES,
+        ("MNIST/raw",),
+        "torchvision.datasets.MNIST(root, download=True) fetches it",
+        ("", ".gz"),
+    ),
+    "fashion_mnist": Files(
+        _IDX_NAMES,
+        ("FashionMNIST/raw", "fashion-mnist", "dataset-fashion-mnist"),
+        "torchvision.datasets.FashionMNIST(root, download=True) fetches it, and so does Debian's "
+        "package dataset-fashion-mnist",
+        ("", ".gz"),
+    ),
+    "cifar10": Files(
+        (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"),
+        ("cifar-10-batches-py",),
+        "torchvision.datasets.CIFAR10(root, download=True) fetches it",
+    ),
+    "svhn": Files(
+        ("train_32x32.mat", "test_32x32.mat"),
+        ("SVHN", "svhn", "svhn-subset", "."),
+        "torchvision.datasets.SVHN(root, split, download=True) fetches it, for each split",
+    ),
+}
+
+
 def _idx(
     name: str,
-    folders: list[str],
     root: str | Path | None,
     normalise: Normalise,
     statistics: tuple[tuple[float, ...], tuple[float, ...]],
-    how: str,
-    elsewhere: list[str] | None = None,
 ) -> Dataset:
-    names = [
-        f"{split}-{what}-ubyte"
-        for split in ("train", "t10k")
-        for what in ("images-idx3", "labels-idx1")
-    ]
-    paths = _find(name, names, folders, root, how, elsewhere, endings=("", ".gz"))
+    paths = located(name, root)
     arrays = [read_idx(path) for path in paths]
     for images, labels, path in zip(arrays[::2], arrays[1::2], paths[::2], strict=True):
         if images.ndim != 3 or labels.shape != (len(images),):
@@ -192,33 +213,29 @@ def _dataset(
     )
 
 
-def _find(
-    name: str,
-    files: list[str],
-    folders: list[str],
-    root: str | Path | None,
-    how: str,
-    elsewhere: list[str] | None = None,
-    endings: tuple[str, ...] = ("",),
-) -> list[Path]:
-    """All files of a set, from the first folder that has any of them."""
+def located(name: str, root: str | Path | None = None) -> list[Path]:
+    """All files of a data set, from the first folder that has any of them; none is opened."""
+    files = FILES[name]
+    elsewhere = [DEBIAN_FASHION_MNIST] if name == "fashion_mnist" else []
     looked: list[Path] = []
-    for folder in _folders(folders, root, elsewhere or []):
-        found = [_existing(folder / file, endings) for file in files]
-        missing = [file for file, path in zip(files, found, strict=True) if path is None]
+    for folder in _folders(files.folders, root, elsewhere):
+        found = [_existing(folder / file, files.endings) for file in files.names]
+        missing = [file for file, path in zip(files.names, found, strict=True) if path is None]
         if not missing:
             return [path for path in found if path is not None]
-        if len(missing) < len(files):
-            words = " or ".join(missing[0] + ending for ending in endings)
-            raise MissingData(f"{name}: {folder} lacks {words}; {how}")
+        if len(missing) < len(found):
+            words = " or ".join(missing[0] + ending for ending in files.endings)
+            raise MissingData(f"{name}: {folder} lacks {words}; {files.how}")
         looked.append(folder)
-    words = " or ".join(files[0] + ending for ending in endings)
+    words = " or ".join(files.names[0] + ending for ending in files.endings)
     places = ", ".join(str(folder) for folder in looked)
     where = "" if root is not None else " (root=… or UNDERSTUDY_DATA names another place)"
-    raise MissingData(f"{name}: no {words} in {places}{where}; {how}")
+    raise MissingData(f"{name}: no {words} in {places}{where}; {files.how}")
 
 
-def _folders(folders: list[str], root: str | Path | None, elsewhere: list[str]) -> Iterator[Path]:
+def _folders(
+    folders: tuple[str, ...], root: str | Path | None, elsewhere: list[str]
+) -> Iterator[Path]:
     if root is not None:
         # named for this set, so it may also be the very folder
         yield from (Path(root) / folder for folder in [*folders, "."])

@@ -1,18 +1,14 @@
 """Several processes that train clients of the same round.
 
-One mechanism everywhere, also in notebooks and in scripts without a main guard: loky, which
-starts its processes anew and sends functions by value. Model, loss and recipe are sent once a run;
-data, parameters and results are shared memory.
+One mechanism everywhere, also in notebooks and in scripts without a main guard. Model, loss and
+recipe are sent once a run; data, parameters and results are shared memory.
 """
 
 from __future__ import annotations
 
 import copy
 import logging
-import os
 import pickle
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,27 +17,17 @@ from typing import Any, TypeVar
 import cloudpickle
 import numpy as np
 import torch
-from loky import ProcessPoolExecutor
-from loky.process_executor import BrokenProcessPool
 from torch import nn
 
 from understudy.flat import Layout
 from understudy.simulation.backends import kernels
 from understudy.simulation.engines import Engine, Job, Recipe, Trained, engine_for
 from understudy.simulation.evaluation import outputs_of
+from understudy.simulation.pool import ChildDied, end_workers, pool_of
 from understudy.simulation.shared import Handle, Shared, attach
 from understudy.types import Ints
 
 TRIES = 2  # of a round in which a worker died
-IDLE_SECONDS = 60  # after which a worker that nobody needs ends
-
-ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    # loky would take the shared rows that a worker maps for a leak, and restart it
-    "LOKY_MAX_MEMORY_LEAK_SIZE": "1e18",
-}
 
 Result = TypeVar("Result")
 
@@ -107,11 +93,10 @@ class Workers:
     ) -> list[Result]:
         """Where a worker died, all is done again, once: the bits do not depend on it."""
         for _ in range(TRIES):
-            pool = _pool(self.n_workers)
             try:
-                futures = [pool.submit(task, self._kit, order) for order in orders]
-                return [future.result() for future in futures]
-            except BrokenProcessPool:
+                pool = pool_of(self.n_workers)
+                return pool.map(task, [(self._kit, order) for order in orders])
+            except ChildDied:
                 self.deaths += 1
                 log.warning("a worker process died while %s; it is done again", what)
                 end_workers()
@@ -124,51 +109,12 @@ class Workers:
         )
 
 
-_pools: dict[tuple[int, int], ProcessPoolExecutor] = {}  # (pid, number of workers): one at most
-
-
-def _pool(n_workers: int) -> ProcessPoolExecutor:
-    key = os.getpid(), n_workers
-    if key not in _pools:
-        end_workers()
-        _pools[key] = ProcessPoolExecutor(
-            max_workers=n_workers,
-            timeout=IDLE_SECONDS,
-            initializer=_start,
-            initargs=(os.getpid(),),
-            env=ENVIRONMENT,
-        )
-    return _pools[key]
-
-
 def start_workers(n_workers: int) -> None:
     """Begin to start processes now: they are ready some two seconds later."""
-    pool = _pool(n_workers)
-    for _ in range(n_workers):
-        pool.submit(os.getpid)
-
-
-def end_workers() -> None:
-    """End the worker processes of this process; the next round that needs some starts new ones."""
-    for pid, n_workers in list(_pools):
-        pool = _pools.pop((pid, n_workers))
-        if pid == os.getpid():  # else they are the parent's
-            pool.shutdown(wait=True, kill_workers=True)
+    pool_of(n_workers)
 
 
 # -- in a worker -----------------------------------------------------------------------------------
-
-
-def _start(parent: int) -> None:
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    torch.set_num_threads(1)
-
-
-def _end_with(parent: int) -> None:
-    """No child outlives its parent, however it ended."""
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
 
 
 @dataclass(frozen=True, eq=False)
