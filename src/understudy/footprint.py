@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,9 +34,16 @@ class Footprint:
 
 
 def measure(
-    strategy: Strategy, population: Population, n_params: int, dtype: torch.dtype
+    strategy: Strategy,
+    population: Population,
+    n_params: int,
+    dtype: torch.dtype,
+    round_memory: float = inf,
 ) -> Footprint:
-    """Let the parts make their state of tensors without storage, and add up."""
+    """Let the parts make their state of tensors without storage, and add up.
+
+    Of a round's updates `round_memory` bytes are counted at most: more lie on the disk.
+    """
     n, item = population.n_clients, dtype.itemsize
     params = torch.empty(n_params, dtype=dtype, device="meta")
 
@@ -67,7 +75,7 @@ def measure(
     # one round's updates, the aggregated one, the new model, the step
     count = getattr(strategy.sampler, "count", None)
     wanted = n if count is None else min(n, count(n))
-    round_bytes = (wanted + 3) * n_params * item
+    round_bytes = int(min(wanted * n_params * item, round_memory)) + 3 * n_params * item
     facts = (population.n_examples, population.label_counts, population.features)
     more = (population.similarity, population.p, population.groups)
     known = sum(array.nbytes for array in (*facts, *more) if array is not None)

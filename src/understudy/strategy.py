@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,7 @@ class Strategy:
         n_parameters: int | None = None,
         folder: str | Path | None = None,
         extra: Any = None,
+        round_memory: float = inf,
     ) -> ServerState:
         """The state before round 0.
 
@@ -157,12 +159,15 @@ class Strategy:
             Where the run is kept, so that it survives a crash: see `commit` and `resume`.
         extra : dataclass, optional
             What whoever runs the rounds wants to be committed with the state: arrays and numbers.
+        round_memory : float
+            Bytes that the updates of one round take in memory at most, where whoever runs the
+            rounds keeps more of them on the disk. Too little memory is refused here.
         """
         params = boundary.flat_params(params)
         checks.integer("seed", seed, low=0)
         n_parameters = len(params) if n_parameters is None else n_parameters
         checks.integer("n_parameters", n_parameters, low=1, high=len(params))
-        need = self.footprint(population, len(params), dtype=params.dtype)
+        need = measure(self, population, len(params), params.dtype, round_memory)
         refuse_if_too_large(need, None if folder is None else Path(folder))
         home = None if folder is None else Home.create(Path(folder))
         state = self._fresh(population, params.detach().clone(), seed, n_parameters, home)

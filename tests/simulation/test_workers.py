@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -23,7 +24,7 @@ from torch.nn.functional import cross_entropy
 from tests.simulation.small import SEED, all_facts, cohort, federation
 from tests.test_kill import WAIT, Child
 from understudy import FixedDropout, Local, fedavg, mifa, scaffold
-from understudy.simulation import Federation, LocalTrainer, build, pool, simulate, training
+from understudy.simulation import Federation, LocalTrainer, build, pool, shared, simulate, training
 from understudy.simulation.pool import end_workers
 from understudy.simulation.workers import WorkerDied
 
@@ -656,3 +657,28 @@ def test_a_notebook_with_workers(tmp_path):
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("ran in") == 1
     assert "the same" in result.stdout
+
+
+# -- rows beyond the budget ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_workers", [1, 2])
+def test_rows_beyond_the_budget_lie_in_a_file(n_workers, monkeypatch, tmp_path):
+    """The same bits; and the file is gone with its last holder, so that a kill leaves nothing."""
+    data, module = images(), build("mlp", (1, 16, 16), 10, 0)
+    local = Local(batch_size=8)
+    params = LocalTrainer(data, module, local, SEED, workers=1).layout.vector(module)
+    expected = LocalTrainer(data, module, local, SEED, workers=1).train(params, cohort(range(9)), 0)
+    monkeypatch.setattr(shared, "IN_MEMORY", 8 * params.nbytes)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    trainer = LocalTrainer(data, module, local, SEED, workers=n_workers)
+    arrivals = trainer.train(params, cohort(range(9)), 0)
+    assert torch.equal(arrivals.deltas, expected.deltas)
+    files = [Path("/proc/self/fd", fd) for fd in os.listdir("/proc/self/fd")]
+    ours = [
+        file for file in files if str(tmp_path) in str(file.readlink() if file.is_symlink() else "")
+    ]
+    assert 9 * shared.row_stride(len(params), params.dtype) * 4 in {
+        os.stat(f).st_size for f in ours
+    }
+    assert not list(tmp_path.iterdir())

@@ -33,11 +33,12 @@ from understudy.simulation.flight import InFlight, together
 from understudy.simulation.judge import Judge
 from understudy.simulation.logs import LogFile
 from understudy.simulation.models import Model, build
+from understudy.simulation.shared import IN_MEMORY
 from understudy.simulation.training import LocalTrainer
 from understudy.state import ServerState, row_stores
 from understudy.strategy import Filled, Strategy
 from understudy.tensorfile import CheckpointError
-from understudy.types import Applied, Arrivals, Cohort, Floats, RoundLog
+from understudy.types import Applied, Arrivals, Cohort, Floats, Ints, RoundLog
 
 if TYPE_CHECKING:
     import pandas
@@ -125,6 +126,7 @@ class Run:
         federation, device = question.federation, question.device
         self._layout = Layout.of(question.module)
         self._rows: list[dict[str, float]] = []
+        self.last: RoundLog | None = None  # of the rounds yielded so far
         start = self._layout.vector(question.module).to(device)
         population = federation.population()
         attendance = question.availability.init(population)
@@ -148,6 +150,7 @@ class Run:
                 n_parameters=self._layout.n_parameters,
                 folder=None if folder is None else folder / "server",
                 extra=self._own,
+                round_memory=IN_MEMORY,
             )
         if folder is not None:
             self._open_logs(folder / "rounds.jsonl")
@@ -180,7 +183,8 @@ class Run:
             except BaseException:
                 self.state.close()
                 raise
-        self._stored = self._logs.stored(self._question.rounds)
+        # rounds after the last commit are played again, whether or not their logs were kept
+        self._stored = self._logs.stored(min(self._question.rounds, self.state.t))
 
     # -- rounds --------------------------------------------------------------------------------
 
@@ -305,6 +309,7 @@ class Run:
         row = {"t": log.t, "came": came, "clock": log.clock, "megabytes_up": log.megabytes_up}
         row |= {"megabytes_down": log.megabytes_down, "refused": len(log.refusals)}
         self._rows.append({**row, **log.metrics, **log.notes})
+        self.last = log
         return log
 
     # -- what is left --------------------------------------------------------------------------
@@ -314,6 +319,28 @@ class Run:
         module = copy.deepcopy(self._question.module)
         self._layout.load(module, self.state.params.cpu())
         return module
+
+    @property
+    def federation(self) -> Federation:
+        """The data, and who holds it."""
+        return self._question.federation
+
+    def start(self) -> torch.Tensor:
+        """(d,) the model before the first round."""
+        return self._layout.vector(self._question.module).to(self._question.device)
+
+    def train(self, params: torch.Tensor, ids: Ints, t: int) -> Arrivals:
+        """What clients would send from round `t`, had it begun with these parameters.
+
+        The updates are borrowed until the next call; the run is not changed.
+        """
+        nobody = np.zeros((0, 2), dtype=np.int64)
+        cohort = Cohort(t, wanted=ids, weight=np.ones(len(ids)), asked=ids, pending=nobody)
+        return self._trainer.train(params, cohort, t, into="analysis")
+
+    def scores(self, params: torch.Tensor, parts: Sequence[str] = ("test",)) -> dict[str, float]:
+        """``test_loss``, ``test_accuracy`` and the like, of a model with these parameters."""
+        return self._judge.scores(params, parts)
 
     @property
     def worker_deaths(self) -> int:

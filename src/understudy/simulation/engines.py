@@ -7,7 +7,7 @@ trained, in which order, or in which process.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import compress
 from typing import Protocol
@@ -21,6 +21,10 @@ from understudy.local import Local
 from understudy.rng import generator, torch_seed
 from understudy.simulation.plan import batch_plan
 from understudy.types import Ints
+
+GATHERED = (
+    2**17
+)  # numbers fetched at once for several steps: half a megabyte, which stays in a cache
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # outputs, labels -> mean loss
 
@@ -127,10 +131,8 @@ class LoopEngine:
         anchor = [weight.clone() for weight in weights] if local.rule.mu else None
         velocity: list[torch.Tensor] = []
         lr, losses = local.lr_at(t), []
-        for batch in plan:
-            chosen = torch.from_numpy(held[batch]).to(self.x.device)
-            outputs = module(self.x.index_select(0, chosen))
-            loss = loss_of(outputs, self.y.index_select(0, chosen))
+        for inputs, labels in self._batches(plan, held):
+            loss = loss_of(module(inputs), labels)
             losses.append(loss.detach())
             # a parameter that the loss does not reach has gradient zero
             gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
@@ -143,6 +145,25 @@ class LoopEngine:
                 velocity = [gradient.clone() for gradient in gradients]
             torch._foreach_add_(weights, gradients, alpha=-lr)
         return losses
+
+    def _batches(self, plan: list[Ints], held: Ints) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Inputs and labels of each step; those of several steps are gathered at once."""
+        per_example = max(1, self.x[0].numel())
+        first = 0
+        while first < len(plan):
+            last, n_gathered = first, 0
+            while last < len(plan) and (
+                last == first or n_gathered + len(plan[last]) * per_example <= GATHERED
+            ):
+                n_gathered += len(plan[last]) * per_example
+                last += 1
+            several, first = plan[first:last], last
+            chosen = torch.from_numpy(held[np.concatenate(several)]).to(self.x.device)
+            sizes = [len(batch) for batch in several]
+            inputs, labels = (source.index_select(0, chosen) for source in (self.x, self.y))
+            yield from zip(
+                *(part.split_with_sizes(sizes) for part in (inputs, labels)), strict=True
+            )
 
     def _altered(
         self,

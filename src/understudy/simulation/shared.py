@@ -2,7 +2,8 @@
 
 On Linux the memory belongs to an anonymous file that is reached through its owner's open
 descriptor and is gone with the last process that holds it. Elsewhere it is a temporary file,
-removed when its owner lets go.
+removed when its owner lets go. What is larger than `IN_MEMORY` is a temporary file everywhere: its
+pages can leave memory.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 import torch
 
 ALIGNMENT = 64  # bytes
+IN_MEMORY = 4 * 2**30  # bytes of one tensor that are held in memory at most
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Shared:
 
     def __init__(self, shape: tuple[int, ...], dtype: torch.dtype) -> None:
         size = max(ALIGNMENT, _bytes(shape, dtype))
-        self._fd, path = _new_file()
+        self._fd, path = _new_file(on_disk=size > IN_MEMORY)
         try:
             # reserve now: without it, too little memory would be a signal in the middle of a round
             os.posix_fallocate(self._fd, 0, size) if hasattr(os, "posix_fallocate") else None
@@ -94,11 +96,15 @@ def _view(memory: mmap.mmap, shape: tuple[int, ...], dtype: torch.dtype) -> torc
     return flat[: prod(shape)].view(shape)
 
 
-def _new_file() -> tuple[int, str]:
-    if hasattr(os, "memfd_create"):
+def _new_file(on_disk: bool) -> tuple[int, str]:
+    if not hasattr(os, "memfd_create"):
+        return tempfile.mkstemp(prefix="understudy-")
+    if on_disk:
+        descriptor, path = tempfile.mkstemp(prefix="understudy-")
+        Path(path).unlink()  # reached through the descriptor: a kill leaves nothing behind
+    else:
         descriptor = os.memfd_create("understudy")
-        return descriptor, f"/proc/{os.getpid()}/fd/{descriptor}"
-    return tempfile.mkstemp(prefix="understudy-")
+    return descriptor, f"/proc/{os.getpid()}/fd/{descriptor}"
 
 
 def _remove(descriptor: int, path: str) -> None:

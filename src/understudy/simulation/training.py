@@ -14,12 +14,13 @@ from torch.nn.functional import cross_entropy
 
 from understudy.flat import Layout
 from understudy.local import Local
+from understudy.simulation import shared
 from understudy.simulation.backends import Cost, kernels, measure
 from understudy.simulation.data import Federation
 from understudy.simulation.engines import Job, Loss, Recipe, Trained, engine_for
 from understudy.simulation.evaluation import BATCH, mean_loss, outputs_of
 from understudy.simulation.plan import n_steps_of
-from understudy.simulation.shared import Handle, Shared, aligned_matrix
+from understudy.simulation.shared import Handle, Shared, aligned_matrix, row_stride
 from understudy.simulation.softmax import has_closed_form
 from understudy.simulation.workers import Order, Workers, start_workers
 from understudy.threads import one_blas_thread
@@ -104,7 +105,7 @@ class LocalTrainer:
         if self.n_workers > 1 and len(clients) > 1 and self._work(clients, t) >= WORTH_WORKERS:
             matrix, trained = self._spread(params, cohort, clients, t, into)
         else:
-            matrix, trained = self._alone(params, cohort, clients, t)
+            matrix, trained = self._alone(params, cohort, clients, t, into)
         return Arrivals(
             ids=cohort.asked,
             deltas=matrix,
@@ -158,9 +159,13 @@ class LocalTrainer:
         return float(seconds)
 
     def _alone(
-        self, params: torch.Tensor, cohort: Cohort, clients: list[int], t: int
+        self, params: torch.Tensor, cohort: Cohort, clients: list[int], t: int, into: str
     ) -> tuple[torch.Tensor, Trained]:
-        matrix = aligned_matrix(len(clients), self.layout.size, params.dtype).to(params.device)
+        n_bytes = len(clients) * row_stride(self.layout.size, params.dtype) * params.dtype.itemsize
+        if params.device.type == "cpu" and n_bytes > shared.IN_MEMORY:
+            matrix = self._shared_rows(into, len(clients), params.dtype).tensor[: len(clients)]
+        else:
+            matrix = aligned_matrix(len(clients), self.layout.size, params.dtype).to(params.device)
         job = Job(
             t,
             clients,
