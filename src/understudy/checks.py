@@ -67,7 +67,8 @@ def function(name: str, value: object) -> None:
 
 def array(name: str, value: Any, shape: tuple[int | None, ...], kind: type) -> npt.NDArray[Any]:
     """`value` as an array of this kind and shape (None: any length), or an error saying why not."""
-    wanted = "(" + ", ".join("any" if size is None else str(size) for size in shape) + ")"
+    sizes = ["any" if size is None else str(size) for size in shape]
+    wanted = f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(sizes)})"
     try:
         result: npt.NDArray[Any] = np.array(value, dtype=kind)
     except (TypeError, ValueError) as error:

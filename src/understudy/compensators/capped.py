@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +57,10 @@ class Capped:
 
     def fill(self, state: Any, end: RoundEnd) -> Contributions:
         return capped(self.inner.fill(state, end), self.share, end)
+
+    def starts(self, state: Any, ids: Ints) -> Callable[[int], torch.Tensor] | None:
+        starts: Callable[..., Any] | None = getattr(self.inner, "starts", None)
+        return None if starts is None else starts(state, ids)
 
     def learn(self, state: Any, end: RoundEnd, step: torch.Tensor | None) -> Mapping[str, float]:
         return self.inner.learn(state, end, step)
