@@ -1,36 +1,43 @@
 """Federated learning when clients do not show up.
 
-The core names are here; every registered part and method can be imported from here too, and is
-loaded when it is asked for.
+The core names and every registered part and method can be imported from here. All of them are
+loaded when they are asked for: the command line answers ``--help`` without loading torch.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from understudy import registry
 from understudy._version import __version__
-from understudy.checkpoint import FolderInUse, load_state, resume, save_state
-from understudy.local import Local
-from understudy.state import ServerState
-from understudy.strategy import Strategy
-from understudy.tensorfile import CheckpointError
-from understudy.types import (
-    Applied,
-    Arrivals,
-    Block,
-    Cohort,
-    Contributions,
-    Outcome,
-    Population,
-    Reason,
-    Refusal,
-    RoundEnd,
-    RoundLog,
-    RoundStart,
-    Setup,
-)
+
+if TYPE_CHECKING:
+    from understudy.checkpoint import FolderInUse, load_state, resume, save_state
+    from understudy.local import Local
+    from understudy.simulation.data import Federation
+    from understudy.simulation.engine import Run, simulate
+    from understudy.state import ServerState
+    from understudy.strategy import Strategy
+    from understudy.studies.results import results
+    from understudy.studies.study import Study
+    from understudy.studies.statistics import compare
+    from understudy.tensorfile import CheckpointError
+    from understudy.types import (
+        Applied,
+        Arrivals,
+        Block,
+        Cohort,
+        Contributions,
+        Outcome,
+        Population,
+        Reason,
+        Refusal,
+        RoundEnd,
+        RoundLog,
+        RoundStart,
+        Setup,
+    )
 
 __all__ = [
     "Applied",
@@ -39,6 +46,7 @@ __all__ = [
     "CheckpointError",
     "Cohort",
     "Contributions",
+    "Federation",
     "FolderInUse",
     "Local",
     "Outcome",
@@ -48,32 +56,45 @@ __all__ = [
     "RoundEnd",
     "RoundLog",
     "RoundStart",
+    "Run",
     "ServerState",
     "Setup",
     "Strategy",
+    "Study",
     "__version__",
+    "compare",
     "load_state",
+    "results",
     "resume",
     "save_state",
+    "simulate",
 ]
 __all__ += sorted(registry.PUBLIC)
 
-
-_LATER = {  # loaded when asked for, so that a live server need not load the simulator
-    "Federation": "understudy.simulation.data",
-    "Run": "understudy.simulation.engine",
-    "simulate": "understudy.simulation.engine",
+_PLACES = {
+    "CheckpointError": "tensorfile",
+    "Federation": "simulation.data",
+    "FolderInUse": "checkpoint",
+    "Local": "local",
+    "Run": "simulation.engine",
+    "ServerState": "state",
+    "Strategy": "strategy",
+    "Study": "studies.study",
+    "compare": "studies.statistics",
+    "load_state": "checkpoint",
+    "results": "studies.results",
+    "resume": "checkpoint",
+    "save_state": "checkpoint",
+    "simulate": "simulation.engine",
 }
-__all__ += sorted(_LATER)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        return getattr(import_module(_LATER[name]), name)
-    try:
-        return registry.public(name)
-    except AttributeError:
-        raise AttributeError(f"module 'understudy' has no attribute {name!r}") from None
+    if name in __all__:
+        if name in registry.PUBLIC:
+            return registry.public(name)
+        return getattr(import_module(f"understudy.{_PLACES.get(name, 'types')}"), name)
+    raise AttributeError(f"module 'understudy' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

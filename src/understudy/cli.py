@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import sys
+from collections.abc import Sequence
 from typing import Annotated
 
+import click
 import typer
+
+from understudy.commands import errors
+from understudy.commands.lists import doctor, list_parts
+from understudy.commands.pictures import plot, report
+from understudy.commands.show import show
+from understudy.commands.table import table
 
 app = typer.Typer(
     name="understudy",
     no_args_is_help=True,
+    suggest_commands=False,  # click does by itself
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Federated learning when clients do not show up.",
+    epilog="Begin with: understudy run",
 )
 
 
@@ -34,53 +44,19 @@ def _root(
     pass
 
 
-@app.command()
-def run(
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds of each method.")] = 30,
-    seeds: Annotated[int, typer.Option(min=1, help="How often all is repeated.")] = 5,
-    folder: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("runs/quickstart"),
-) -> None:
-    """A first comparison: handwritten digits on 20 clients, most of them missing."""
-    from rich.console import Console
-    from rich.progress import track
-
-    from understudy.simulation.comparison import Setting, compare, standings
-    from understudy.simulation.report import write_report
-    from understudy.simulation.tables import introduction, table
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)  # fail now, not after the last round
-    except OSError as error:
-        raise typer.BadParameter(f"{folder}: {error.strerror}", param_hint="--folder") from None
-    console, setting = Console(highlight=False), Setting(rounds=rounds, seeds=seeds)
-    console.print(introduction(setting))
-    n_runs = seeds * len(setting.contenders())
-    watched = Console(stderr=True)
-    played = list(
-        track(
-            compare(setting),
-            total=n_runs,
-            description="Playing",
-            console=watched,
-            transient=True,
-            disable=not watched.is_terminal,
-        )
-    )
-    rows = standings(setting, played)
-    console.print(table(setting, rows))
-    path = write_report(folder, setting, played, rows)
-    typer.echo(f"Report: {path}")
+app.command("list")(list_parts)
+for command in (show, table, plot, report, doctor):
+    app.command()(command)
 
 
-@app.command("list")
-def list_parts() -> None:
-    """The parts a strategy can be put together from, with their parameters."""
-    from understudy.listing import parts
-
-    for line in parts():
-        typer.echo(line)
-
-
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the ``understudy`` command."""
-    app()
+    command = typer.main.get_command(app)
+    given = None if arguments is None else list(arguments)
+    try:
+        code = command.main(given, prog_name="understudy", standalone_mode=False)
+    except click.Abort:
+        code = errors.INTERRUPTED
+    except Exception as error:
+        code = errors.told(error)
+    sys.exit(code)

@@ -74,6 +74,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "cyclic": "availability.periodic:Cyclic",
         "diurnal": "availability.periodic:Diurnal",
         "trace": "availability.trace:Trace",
+        "last_rounds_away": "availability.scripted:LastRoundsAway",
     },
     "delay": {
         "failure": "delay:Failure",

@@ -5,6 +5,7 @@ from understudy.availability.bernoulli import Bernoulli, LabelBernoulli
 from understudy.availability.dropout import FixedDropout
 from understudy.availability.markov import Markov
 from understudy.availability.periodic import Cyclic, Diurnal
+from understudy.availability.scripted import LastRoundsAway
 from understudy.availability.skewed import (
     LessDataFirst,
     LogNormal,
@@ -22,6 +23,7 @@ __all__ = [
     "Diurnal",
     "FixedDropout",
     "LabelBernoulli",
+    "LastRoundsAway",
     "LessDataFirst",
     "LogNormal",
     "Markov",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import json
 import os
@@ -76,7 +77,10 @@ def unpacked(data: dict[str, Any]) -> RoundLog:
 
 
 def _id(written: str) -> object:
-    return int(written) if written.lstrip("-").isdigit() else written
+    try:
+        return ast.literal_eval(written)
+    except (SyntaxError, ValueError):  # an object of somebody's: its words remain
+        return written
 
 
 def _text(value: Any) -> Any:

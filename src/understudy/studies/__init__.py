@@ -1,1 +1,23 @@
 """Studies: a grid of simulations, run, resumed, compared and told."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_LATER = {  # loaded when asked for: a command that only lists things need not load the simulator
+    "Study": "understudy.studies.study",
+    "StudyError": "understudy.studies.errors",
+    "compare": "understudy.studies.statistics",
+}
+__all__ = sorted(_LATER)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
+    raise AttributeError(f"module 'understudy.studies' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

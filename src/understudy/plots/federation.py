@@ -1,8 +1,4 @@
-"""Pictures of a federation: who was there, and who holds what.
-
-Each function returns a `matplotlib.figure.Figure` that belongs to nobody else: no pyplot window, no
-global state. In a notebook it shows itself; ``figure.savefig("attendance.png")`` writes it.
-"""
+"""Pictures of a federation: who was there, and who holds what."""
 
 from __future__ import annotations
 
@@ -18,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from understudy.plots.style import legend_below, text
 from understudy.types import Outcome
 
 # The Okabe-Ito colours, which colour-blind people can tell apart; greys for those not at work.
@@ -79,14 +76,11 @@ def attendance(
     )
     _label(axes, "round", "client", title)
     _cluster_lines(axes, groups, n_clients)
-    figure.legend(
-        handles=[
-            Patch(facecolor=colours[value], edgecolor="#808080", linewidth=0.5, label=names[value])
-            for value in sorted(present, key=list(colours).index)
-        ],
-        loc="outside lower center",
-        ncols=4,
-        frameon=False,
+    listed = sorted(present, key=list(colours).index)
+    legend_below(
+        figure,
+        [Patch(facecolor=colours[value], edgecolor="#808080", linewidth=0.5) for value in listed],
+        [names[value] for value in listed],
     )
     return figure
 
@@ -154,7 +148,7 @@ def _label(axes: Axes, across: str, down: str, title: str | None) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(MOST_TICKS, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(MOST_TICKS, integer=True))
     if title is not None:
-        axes.set_title(title)
+        axes.set_title(text(title, 200), fontsize=11, wrap=True)
 
 
 def _cluster_lines(axes: Axes, groups: npt.ArrayLike | None, n_clients: int) -> None:

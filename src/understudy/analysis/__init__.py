@@ -1,0 +1,85 @@
+"""What can be found out about a run once its last round is played.
+
+An analysis is a function of the run and its task that returns `Findings`. It is called while the
+run is still open: memories, the trainer and the data can be used. A study names its analyses; other
+people's are named ``module:function``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from understudy.analysis.findings import Findings
+from understudy.registry import UnknownName, imported
+
+if TYPE_CHECKING:
+    from understudy.simulation.engine import Run
+    from understudy.studies.cell import Task
+
+__all__ = ["ANALYSES", "Analyses", "Analysis", "Findings", "analyse", "check"]
+
+Analysis = Callable[["Run", "Task"], Findings]
+
+_PLACES = {
+    "shapley": "shapley:shapley",
+    "sigma": "sigma:sigma",
+    "graph_f1": "graph_f1:graph_f1",
+    "similarity": "similarity:similarity",
+}
+
+
+class Analyses(Mapping[str, Analysis]):
+    """Names → analyses, imported when asked for; ``module:function`` is other people's."""
+
+    def __getitem__(self, name: str) -> Analysis:
+        if ":" not in name and name not in _PLACES:
+            raise UnknownName("analysis", name, list(_PLACES))
+        place = name if ":" in name else f"understudy.analysis.{_PLACES[name]}"
+        found: Analysis = imported(place, name)
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in _PLACES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_PLACES)
+
+    def __len__(self) -> int:
+        return len(_PLACES)
+
+
+ANALYSES = Analyses()
+
+
+def check(task: Task) -> None:
+    """Refuse a task whose analyses could only fail at its end.
+
+    Raises
+    ------
+    KeyError
+        For an unknown name; the error says which are known.
+    ValueError
+        For an analysis that needs what the task does not measure.
+    """
+    for name in task.analysis:
+        _ = ANALYSES[name]
+    if "sigma" in task.analysis and not task.oracle:
+        raise ValueError(
+            "analysis: 'sigma' needs the updates of the absent too: expected oracle = true, "
+            "got false"
+        )
+
+
+def analyse(run: Run, task: Task) -> Findings:
+    """All that the task's analyses find, in one.
+
+    Parameters
+    ----------
+    run : Run
+        Its last round is played, and it is still open: call this from the body of the loop over
+        the run, in the turn of the last round.
+    task : Task
+        What was run.
+    """
+    return Findings.together(ANALYSES[name](run, task) for name in task.analysis)

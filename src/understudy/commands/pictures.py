@@ -1,0 +1,62 @@
+"""`understudy plot` and `understudy report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from understudy.commands import places
+
+
+def plot(
+    study: places.StoredName = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", show_default=False)
+    ] = None,
+    to: Annotated[
+        Path | None, typer.Option(help="Where the files go; by default the study's folder.")
+    ] = None,
+    folder: places.Folder = places.RUNS,
+) -> None:
+    """The pictures of a study, as PNG and SVG.
+
+    STUDY is its name, its file or its folder below runs; without it, the
+    study that ran last. NAMEs, or what they begin with, choose pictures;
+    without one, all are written.
+
+    \\b
+    understudy plot quickstart
+    understudy plot quickstart convergence --to pictures
+    """
+    from understudy.studies import figures
+
+    place = places.find(study, folder)
+    known = figures.figures(place.folder, place.study)
+    chosen = {
+        name: figure
+        for name, figure in known.items()
+        if not names or any(name.startswith(wanted) for wanted in names)
+    }
+    for wanted in names or []:
+        if not any(name.startswith(wanted) for name in known):
+            there = ", ".join(known) or "none, since no round was played"
+            raise ValueError(f"no picture named {wanted!r} of {place.study}; there: {there}")
+    for path in figures.save(chosen, place.output if to is None else to):
+        typer.echo(path)
+
+
+def report(study: places.StoredName = None, folder: places.Folder = places.RUNS) -> None:
+    """The report of a study, written anew: one HTML file that works offline.
+
+    STUDY is its name, its file or its folder below runs; without it, the
+    study that ran last.
+
+    \\b
+    understudy report quickstart
+    """
+    from understudy.studies.report import write_report
+
+    place = places.find(study, folder)
+    typer.echo(f"Report: {write_report(place.folder, place.study)}")

@@ -1,0 +1,145 @@
+"""`understudy run`: a study from its first cell to its report."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from understudy.commands import errors, places, text
+
+if TYPE_CHECKING:
+    from understudy.studies.runner import Outcome
+    from understudy.studies.study import Study
+
+GIGABYTE = 1_000_000_000
+
+
+class On(StrEnum):
+    """Where cells run."""
+
+    local = "local"
+    ray = "ray"
+
+
+def run(
+    study: Annotated[str, typer.Argument(metavar="[STUDY]", show_default=False)] = "quickstart",
+    scale: Annotated[
+        str | None,
+        typer.Option(help="quick, results, paper, tiny, or one of the file's own.", metavar="NAME"),
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Another value; may be repeated."),
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Rounds of each cell.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="How often all is repeated.")] = None,
+    block: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this block; may be repeated.")
+    ] = None,
+    folder: Annotated[Path, typer.Option(help="Where runs are kept.")] = places.RUNS,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Cells at once, at the most.")] = None,
+    memory: Annotated[
+        float | None, typer.Option(metavar="GB", help="Gigabytes that all cells may use.")
+    ] = None,
+    on: Annotated[On, typer.Option(help="This machine, or a Ray cluster.")] = On.local,
+    again: Annotated[bool, typer.Option("--again", help="Forget earlier runs of it.")] = False,
+    skip_in: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Leave out cells whose results an export put there."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would run: cells, hours, disk.")
+    ] = False,
+    no_report: Annotated[bool, typer.Option("--no-report", help="End with the table.")] = False,
+) -> None:
+    """Run a study, or go on with it; then print its table and write its report.
+
+    STUDY is a TOML file or the name of a built-in study (see understudy
+    studies); without it, quickstart, which takes about a minute. What is
+    done already is not run again. Ctrl-C stops it; the same command goes on.
+
+    \\b
+    understudy run
+    understudy run --rounds 5 --seeds 1
+    understudy run fdms-fig1 --scale paper --dry-run
+    understudy run mine.toml --set local.lr=0.05 --set seeds=[7,8]
+
+    Exit codes: 0 all cells are done, 1 a cell failed, 2 the study is wrong,
+    130 interrupted.
+    """
+    opened = _opened(study, scale, changes or [], rounds, seeds, block or [])
+    skip = _skipped(skip_in)
+    if dry_run:
+        for line in _plan(opened, folder, skip):
+            typer.echo(line)
+        return
+    outcome = opened.run(
+        folder,
+        jobs=jobs,
+        memory=None if memory is None else int(memory * GIGABYTE),
+        on=on.value,
+        again=again,
+        skip=skip,
+    )
+    if outcome.interrupted:
+        raise typer.Exit(errors.INTERRUPTED)
+    _told(opened, outcome, folder, report=not no_report)
+    if outcome.failed:
+        raise typer.Exit(errors.FAILED)
+
+
+def _opened(
+    study: str,
+    scale: str | None,
+    changes: list[str],
+    rounds: int | None,
+    seeds: int | None,
+    blocks: list[str],
+) -> Study:
+    """The study as asked for; the short cuts come last, so that they win."""
+    from understudy.studies.builtins import source
+    from understudy.studies.study import Study
+
+    changes = list(changes)
+    if rounds is not None:
+        changes.append(f"rounds={rounds}")
+    if seeds is not None:
+        changes.append(f"seeds={seeds}")
+    if blocks:
+        changes.append(f"blocks={json.dumps(blocks)}")
+    return Study.read(source(study), scale, changes)
+
+
+def _skipped(folder: Path | None) -> frozenset[str]:
+    if folder is None:
+        return frozenset()
+    from understudy.studies.export import keys_in
+
+    return keys_in(folder)
+
+
+def _told(study: Study, outcome: Outcome, folder: Path, *, report: bool) -> None:
+    """What came out, on stdout; what failed, on stderr."""
+    from understudy.commands.table import NothingToCompare, compared
+
+    place = places.Place(folder, study.name)
+    try:
+        places.console().print(compared(place).to_rich())
+    except NothingToCompare as nothing:
+        typer.echo(nothing)
+        report = False
+    if report:
+        from understudy.studies.report import write_report
+
+        typer.echo(f"Report: {write_report(place.folder, place.study)}")
+    for key, error in outcome.failed.items():
+        errors.say(f"cell {key} failed: {text.first_line(error)}")
+    if outcome.failed:
+        errors.say(
+            f"{text.count(len(outcome.failed), 'cell')} failed; understudy show KEY tells all, "
+            "the same command tries again"
+        )

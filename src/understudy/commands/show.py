@@ -1,0 +1,214 @@
+"""`understudy show`: how far a study is, or all about one of its cells."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from understudy.commands import places, text
+
+if TYPE_CHECKING:
+    from understudy.studies.roll_call import RollCall
+    from understudy.studies.store import Store, StoredCell
+
+SHORTEST = 4  # digits of a key that are asked for
+SHOWN_KEY = 8  # digits of a key in a list
+MOST_PAIRS = 5
+MOST_NAMED = 3  # cells that failed alike
+STATUSES = ("done", "running", "stopped", "failed", "waiting")
+
+
+def show(
+    run: Annotated[str | None, typer.Argument(metavar="[RUN]", show_default=False)] = None,
+    folder: places.Folder = places.RUNS,
+) -> None:
+    """How far a study is, or all about one of its cells.
+
+    RUN is a study, or the first digits of a cell's key, as the list of the
+    study's cells has them. Of a cell: its configuration, its last numbers,
+    who is being left out, and who stood in for whom.
+
+    \\b
+    understudy show quickstart
+    understudy show 3f2a90c1
+    """
+    from understudy.studies.store import Store
+
+    key = None if run is None else _key(run, folder)
+    if key is None:
+        place = places.find(run, folder)
+        with Store.open(place.folder) as store:
+            lines = list(_study(store, place))
+    else:
+        with Store.open(folder) as store:
+            lines = list(_cell(store, key))
+    for line in lines:
+        typer.echo(line)
+
+
+def _key(run: str, folder: Path) -> str | None:
+    """The key that begins with `run`; None where it is no key, but a study's name."""
+    from understudy.studies.schema import StoreError
+    from understudy.studies.store import Store
+
+    if len(run) < SHORTEST or set(run) - set("0123456789abcdef"):
+        return None
+    with Store.open(folder) as store:
+        studies = [study.name for study in store.studies()]
+        if run in studies:
+            return None
+        keys = {cell.key for study in studies for cell in store.cells(study)}
+    found = sorted(key for key in keys if key.startswith(run))
+    if len(found) > 1:
+        raise StoreError(f"{run}: begins the keys of {len(found)} cells: {', '.join(found)}")
+    return found[0] if found else None
+
+
+# -- a study -----------------------------------------------------------------------------------
+
+
+def _study(store: Store, place: places.Place) -> Iterator[str]:
+    from understudy._version import __version__
+
+    about, cells = store.study(place.study), store.cells(place.study)
+    counts = Counter(cell.status for cell in cells)
+    words = ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
+    yield f"{about.name}: {text.count(len(cells), 'cell')}, {words or 'none'}"
+    yield ""
+    yield from text.columns([_head(cells), *(_row(store, cell) for cell in cells)])
+    for error, keys in _by_error(cells).items():
+        yield ""
+        named = ", ".join(keys[:MOST_NAMED])
+        more = f" and {len(keys) - MOST_NAMED} more" if len(keys) > MOST_NAMED else ""
+        yield from text.wrapped(f"{named}{more} failed: {error}")
+    others = sorted({cell.version for cell in cells if cell.version} - {__version__})
+    if others:
+        yield ""
+        yield from text.wrapped(
+            f"Some cells were run by version {', '.join(others)}; this is {__version__}. "
+            "understudy run --again runs them anew."
+        )
+
+
+def _by_error(cells: list[StoredCell]) -> dict[str, list[str]]:
+    """The first line of each error, and whose it is."""
+    found: dict[str, list[str]] = {}
+    for cell in cells:
+        if cell.error:
+            found.setdefault(text.first_line(cell.error), []).append(cell.key[:SHOWN_KEY])
+    return found
+
+
+def _head(cells: list[StoredCell]) -> list[str]:
+    labels = list(dict.fromkeys(name for cell in cells for name in cell.labels))
+    return ["cell", *labels, "seed", "status", "rounds", "accuracy"]
+
+
+def _row(store: Store, cell: StoredCell) -> list[str]:
+    labels = ["every" if value is None else str(value) for value in cell.labels.values()]
+    accuracy = _last_metrics(store, cell.key).get("test_accuracy")
+    shown = "–" if accuracy is None else f"{accuracy * 100:.1f} %"
+    return [cell.key[:SHOWN_KEY], *labels, str(cell.seed), cell.status, str(cell.rounds), shown]
+
+
+def _last_metrics(store: Store, key: str) -> Mapping[str, float]:
+    """Of the last round that was evaluated."""
+    n_rounds = store.n_rounds(key)
+    while n_rounds:
+        for log in store.logs(key, n_rounds - 1, n_rounds):
+            if log.metrics:
+                return log.metrics
+        n_rounds -= 1
+    return {}
+
+
+# -- a cell ------------------------------------------------------------------------------------
+
+
+def _cell(store: Store, key: str) -> Iterator[str]:
+    from understudy.studies.roll_call import RollCall
+
+    homes = {
+        study.name: cell
+        for study in store.studies()
+        for cell in store.cells(study.name)
+        if cell.key == key
+    }
+    cell = next(iter(homes.values()))
+    labels = ", ".join(
+        f"{name} {value}" for name, value in cell.labels.items() if value is not None
+    )
+    yield f"{key}, a cell of {', '.join(homes)}"
+    yield from text.wrapped(f"{labels}, seed {cell.seed}")
+    yield f"{cell.status} after {text.count(cell.rounds, 'round')}{_by(cell)}"
+    if cell.error:
+        yield ""
+        yield from cell.error.rstrip().splitlines()
+    if cell.status == "waiting":
+        return
+    metrics = _last_metrics(store, key)
+    if metrics:
+        yield ""
+        yield "last numbers"
+        yield from text.pairs({**metrics, **cell.findings_metrics})
+    if cell.rounds:
+        yield from _roll_call(RollCall.of(store.logs(key)))
+    yield ""
+    yield "configuration"
+    yield from _configuration(store.resolved(key))
+
+
+def _by(cell: StoredCell) -> str:
+    return f", by understudy {cell.version}" if cell.version else ""
+
+
+def _roll_call(call: RollCall) -> Iterator[str]:
+    left_out = call.left_out()
+    yield ""
+    if left_out:
+        yield f"least heard, of {text.count(call.n_rounds, 'round')}"
+        yield from text.columns(
+            [
+                ["client", "wanted", "came", "spoken for"],
+                *([str(number) for number in heard] for heard in left_out),
+            ]
+        )
+    else:
+        yield "nobody was left out in any round"
+    if call.stood_in:
+        yield ""
+        yield "who stood in for whom most"
+        yield from text.columns(
+            [
+                ["for client", "stood in", "rounds"],
+                *(
+                    [str(pair.absent), _source(pair.absent, pair.source), str(pair.rounds)]
+                    for pair in call.stood_in[:MOST_PAIRS]
+                ),
+            ]
+        )
+
+
+def _source(absent: int, source: int) -> str:
+    if source == absent:
+        return "its own last update"
+    return "a mixture or a model" if source < 0 else f"client {source}"
+
+
+def _configuration(resolved: Mapping[str, Any], depth: int = 1) -> Iterator[str]:
+    """As a TOML file would have it, indented instead of in tables."""
+    margin = "  " * depth
+    for name, value in resolved.items():
+        if isinstance(value, Mapping) and set(value) <= {"class"}:
+            yield f"{margin}{name} = {value.get('class', '–')}"
+        elif isinstance(value, Mapping):
+            yield f"{margin}{name}" + (f" = {value['class']}" if "class" in value else "")
+            inner = {key: item for key, item in value.items() if key != "class"}
+            yield from _configuration(inner, depth + 1)
+        elif value is not None and value != {} and value != []:
+            yield f"{margin}{name} = {json.dumps(value, ensure_ascii=False)}"

@@ -1,0 +1,88 @@
+"""`understudy table`: strategies compared, seed by seed."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from understudy.commands import places
+
+if TYPE_CHECKING:
+    from understudy.studies.statistics import Comparison
+
+
+class Form(StrEnum):
+    """How a table is written."""
+
+    text = "text"
+    markdown = "markdown"
+    latex = "latex"
+    csv = "csv"
+
+
+def table(
+    study: places.StoredName = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(help="A measure, such as accuracy_best; by default the study's own."),
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="The strategy that others are held against.")
+    ] = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(help="Only these labels make groups; means are taken over the others."),
+    ] = None,
+    form: Annotated[Form, typer.Option("--format", help="For a page or a paper.")] = Form.text,
+    folder: places.Folder = places.RUNS,
+) -> None:
+    """Strategies compared, seed by seed.
+
+    STUDY is its name, its file or its folder below runs; without it, the
+    study that ran last.
+
+    \\b
+    understudy table quickstart
+    understudy table quickstart --metric rounds_to_target
+    understudy table fdms-fig1 --baseline dropout --format latex > table.tex
+    """
+    place = places.find(study, folder)
+    comparison = compared(place, metric, baseline, by)
+    if form is Form.text:
+        places.console().print(comparison.to_rich())
+    elif form is Form.markdown:
+        typer.echo(comparison.to_markdown().rstrip())
+    elif form is Form.latex:
+        typer.echo(comparison.to_latex().rstrip())
+    else:
+        typer.echo(comparison.to_csv().rstrip())
+
+
+class NothingToCompare(ValueError):
+    """No cell of a study is done."""
+
+
+def compared(
+    place: places.Place,
+    metric: str | None = None,
+    baseline: str | None = None,
+    by: list[str] | None = None,
+) -> Comparison:
+    """The comparison of a study; its own metric and baseline where none is given."""
+    from understudy.studies.figures import main_metric
+    from understudy.studies.results import results
+    from understudy.studies.statistics import compare
+    from understudy.studies.store import Store
+
+    frame = results(place.folder, study=place.study)
+    if not (frame["status"] == "done").any():
+        raise NothingToCompare(
+            f"{place.study}: no cell is done, so there is no table; "
+            f"understudy show {place.study} tells how far they are"
+        )
+    if metric is None:
+        with Store.open(place.folder) as store:
+            metric = store.study(place.study).about.get("metric") or main_metric(frame)
+    return compare(frame, metric or "accuracy_last10", baseline, by or None)

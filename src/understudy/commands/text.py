@@ -1,0 +1,43 @@
+"""Plain text of at most 80 columns."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping
+
+WIDTH = 80
+
+
+def pairs(numbers: Mapping[str, float]) -> Iterator[str]:
+    """Names and numbers, one pair a line."""
+    column = max(map(len, numbers)) + 4
+    for name, value in numbers.items():
+        yield f"  {name}".ljust(column) + f"{value:.6g}"
+
+
+def columns(rows: list[list[str]]) -> Iterator[str]:
+    """Rows under a head; numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    right = [is_number(cell) for cell in rows[-1]]
+    for row in rows:
+        cells = (
+            cell.rjust(width) if numeric else cell.ljust(width)
+            for cell, width, numeric in zip(row, widths, right, strict=True)
+        )
+        yield "  " + "  ".join(cells).rstrip()
+
+
+def is_number(text: str) -> bool:
+    return text == "–" or text.removesuffix(" %").replace(".", "", 1).lstrip("-").isdigit()
+
+
+def wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, break_on_hyphens=False)
+
+
+def first_line(error: str) -> str:
+    return error.strip().partition("\n")[0]
+
+
+def count(n: int, noun: str) -> str:
+    return f"{n} {noun}" + ("" if n == 1 else "s")

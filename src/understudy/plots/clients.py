@@ -1,0 +1,241 @@
+"""What a study did to its clients: how often each was picked, how well the model serves each."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from matplotlib.figure import Figure
+
+from understudy.plots.measures import measure
+from understudy.plots.series import half_width, labels_in, need, one_group
+from understudy.plots.style import (
+    GREY,
+    Style,
+    canvas,
+    legend_below,
+    row_height,
+    style_of,
+    text,
+    texts,
+    tick_rounds,
+    titled,
+    wrapped,
+)
+from understudy.types import Floats
+
+ROW = 0.42  # inches of a strategy in a picture with one row each
+NARROWEST = 1.0  # percentage points: kernels are never narrower
+GRID = 401  # points at which a density is computed
+MOST_RUGS = 60  # clients that are few enough to be shown one by one
+
+
+def sampling_counts(
+    frame: pd.DataFrame,
+    by: str = "strategy",
+    *,
+    column: str = "wanted",
+    styles: Mapping[Any, Style] | None = None,
+    title: str | None = None,
+) -> Figure:
+    """How evenly clients are picked: counts from the most to the least picked client.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        One row per client: columns ``seed``, `by` and `column`, as from
+        ``results(path, level="client")``, of one group of cells.
+    by : str
+        The column that tells lines apart.
+    column : str
+        What is counted, in rounds: ``wanted``, ``came``, …
+    styles : mapping, optional
+        Label to `Style`.
+    title : str, optional
+        Written above.
+
+    Notes
+    -----
+    Counts are sorted within each seed; lines are the mean over seeds of the sorted counts. The
+    legend gives the variance over clients (the mean over seeds of it).
+    """
+    need(frame, "seed", column, by)
+    _one_row_a_client(frame, by)
+    lines: list[tuple[Hashable, Floats, float]] = []
+    for label in labels_in(frame, by):
+        counts = _by_seed(frame[frame[by] == label], column)
+        if counts:
+            fewest = min(len(values) for values in counts)
+            ranked = np.array([np.sort(values)[::-1][:fewest] for values in counts])
+            spread = float(np.mean([values.var() for values in counts]))
+            lines.append((label, ranked.mean(axis=0), spread))
+    if not lines:
+        raise ValueError(f"frame: expected values of {column!r}, got none")
+
+    short = texts([label for label, _, _ in lines], 46)
+    names = [
+        f"{name} (variance {spread:.3g})" for name, (_, _, spread) in zip(short, lines, strict=True)
+    ]
+    figure, axes = canvas(legend=names)
+    looks = style_of(styles, [label for label, _, _ in lines])
+    handles = []
+    for label, ranked_mean, _ in lines:
+        look = looks[label]
+        handles += axes.plot(
+            np.arange(1, len(ranked_mean) + 1),
+            ranked_mean,
+            look.line,
+            color=look.colour,
+            linewidth=1.6,
+            marker=look.marker if len(ranked_mean) <= 40 else "",
+            markersize=3.5,
+        )
+    axes.set_xlabel(f"client, from most to least often {text(column).replace('_', ' ')}")
+    axes.set_ylabel(f"times {text(column).replace('_', ' ')}, rounds")
+    tick_rounds(axes.xaxis)
+    axes.set_ylim(bottom=0)
+    axes.margins(x=0.02)
+    legend_below(figure, handles, names)
+    titled(axes, title)
+    return figure
+
+
+def client_accuracy(
+    frame: pd.DataFrame,
+    by: str = "strategy",
+    *,
+    column: str = "accuracy",
+    styles: Mapping[Any, Style] | None = None,
+    title: str | None = None,
+) -> Figure:
+    """How the model serves the clients: the density of their accuracies, one row per strategy.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        One row per client: columns ``seed``, `by` and `column`, as from
+        ``results(path, level="client")``, of one group of cells.
+    by : str
+        The column that tells rows of the picture apart.
+    column : str
+        The accuracy, in 0 .. 1.
+    styles : mapping, optional
+        Label to `Style`.
+    title : str, optional
+        Written above.
+
+    Notes
+    -----
+    The clients of all seeds together. Densities are sums of normal curves of Silverman's width (at
+    least one point), reflected at 0 and 100 %, all drawn to one scale. The bar goes from the 10th
+    to the 90th percentile, the dot is the mean.
+    """
+    need(frame, "seed", column, by)
+    _one_row_a_client(frame, by)
+    rows: list[tuple[Hashable, Floats]] = []
+    for label in labels_in(frame, by):
+        seeds = _by_seed(frame[frame[by] == label], column)
+        if seeds:
+            rows.append((label, np.concatenate(seeds) * measure("accuracy").scale))
+    if not rows:
+        raise ValueError(f"frame: expected values of {column!r}, got none")
+
+    names = wrapped([label for label, _ in rows])
+    figure, axes = canvas(0.9 + row_height(names, ROW) * max(len(rows), 3))
+    looks = style_of(styles, [label for label, _ in rows])
+    x = np.linspace(0.0, 100.0, GRID)
+    densities = [density(values, x) for _, values in rows]
+    tallest = max(float(values.max()) for values in densities)
+    for place, ((label, values), height) in enumerate(zip(rows, densities, strict=True)):
+        base, colour = float(len(rows) - 1 - place), looks[label].colour
+        curve = base + 0.85 * height / tallest
+        axes.fill_between(x, base, curve, color=colour, alpha=0.3, linewidth=0)
+        axes.plot(x, curve, color=colour, linewidth=1.2)
+        low, high = np.quantile(values, [0.1, 0.9])
+        axes.plot([low, high], [base, base], color=colour, linewidth=3, solid_capstyle="butt")
+        axes.plot([values.mean()], [base], "o", color=colour, markersize=6, markeredgecolor="white")
+        if len(values) <= MOST_RUGS:
+            axes.plot(values, np.full(len(values), base), "|", color="black", markersize=5)
+    axes.set_yticks(range(len(rows)), labels=names[::-1], fontsize=9)
+    axes.set_ylim(-0.35, len(rows) - 0.05)
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    lowest = min(float(values.min()) for _, values in rows)
+    axes.set_xlim(max(0.0, lowest - 8.0), 101)
+    axes.set_xlabel("accuracy of the model on a client's own data, %")
+    titled(axes, title)
+    return figure
+
+
+def client_values(
+    values: Mapping[Any, npt.ArrayLike],
+    *,
+    label: str = "Shapley value",
+    styles: Mapping[Any, Style] | None = None,
+    title: str | None = None,
+) -> Figure:
+    """One number per client, such as its Shapley value: the mean over seeds with its interval.
+
+    Parameters
+    ----------
+    values : mapping of label to (seeds, N) array
+        A row per seed.
+    label : str
+        What the number is.
+    styles : mapping, optional
+        Label to `Style`.
+    title : str, optional
+        Written above.
+    """
+    tables = {who: np.atleast_2d(np.asarray(table, dtype=float)) for who, table in values.items()}
+    if not tables or any(table.ndim != 2 or not table.size for table in tables.values()):
+        raise ValueError("values: expected arrays of shape (seeds, N), got none or empty ones")
+    names = texts(list(tables))
+    figure, axes = canvas(legend=names)
+    looks = style_of(styles, list(tables))
+    handles: list[Any] = []
+    axes.axhline(0, color=GREY, linewidth=0.8)
+    for place, (who, table) in enumerate(tables.items()):
+        shift = 0.6 * ((place + 0.5) / len(tables) - 0.5)
+        handles.append(
+            axes.errorbar(
+                np.arange(table.shape[1]) + shift,
+                table.mean(axis=0),
+                yerr=half_width(table),
+                color=looks[who].colour,
+                linestyle="none",
+                marker=looks[who].marker,
+                markersize=4,
+                elinewidth=1,
+            )
+        )
+    axes.set_xlabel("client")
+    axes.set_ylabel(text(label))
+    tick_rounds(axes.xaxis)
+    legend_below(figure, handles, names)
+    titled(axes, title)
+    return figure
+
+
+def density(values: Floats, x: Floats) -> Floats:
+    """The density at x of percentages: a kernel estimate, reflected at 0 and 100."""
+    width = max(NARROWEST, 1.06 * float(values.std()) * len(values) ** -0.2)
+    mirrored = np.concatenate([values, -values, 200.0 - values])
+    steps = (x[:, None] - mirrored[None, :]) / width
+    bells = np.exp(-0.5 * steps**2) / (width * np.sqrt(2 * np.pi))
+    return np.asarray(bells.sum(axis=1) / len(values), dtype=np.float64)
+
+
+def _by_seed(frame: pd.DataFrame, column: str) -> list[Floats]:
+    """Values of the clients that have one, seed by seed."""
+    known = frame.dropna(subset=[column])
+    return [part[column].to_numpy(dtype=np.float64) for _, part in known.groupby("seed", sort=True)]
+
+
+def _one_row_a_client(frame: pd.DataFrame, by: str) -> None:
+    if "client" in frame.columns:
+        one_group(frame, by, "client")

@@ -1,0 +1,177 @@
+"""A run's measure over the levels of an axis, or over strategies alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from understudy.plots.measures import measure
+from understudy.plots.series import half_width, labels_in, need, one_group
+from understudy.plots.style import (
+    Style,
+    canvas,
+    legend_below,
+    row_height,
+    style_of,
+    text,
+    texts,
+    titled,
+    wrapped,
+)
+from understudy.types import Floats
+
+ROW = 0.36  # inches of a strategy
+DODGE = 0.5  # share of the room between two levels over which strategies are spread
+
+
+def levels(
+    frame: pd.DataFrame,
+    axis: str,
+    metric: str = "accuracy_last10",
+    by: str = "strategy",
+    *,
+    styles: Mapping[Any, Style] | None = None,
+    title: str | None = None,
+) -> Figure:
+    """A measure over the levels of one axis: one line per strategy, with 95 % intervals.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        One row per run: columns ``seed``, `by`, `axis` and `metric`, as from
+        ``results(path, level="run")``, of cells that differ in nothing else.
+    axis : str
+        The column with the levels. Runs without one (None) belong to every level: they are drawn as
+        a line across.
+    metric : str
+        A measure of a run.
+    by : str
+        The column that tells lines apart.
+    styles : mapping, optional
+        Label to `Style`.
+    title : str, optional
+        Written above.
+
+    Notes
+    -----
+    Levels stand side by side at equal distances: numbers ascending, names in their first order.
+    Intervals are drawn from three seeds on.
+    """
+    need(frame, axis, metric)
+    one_group(frame, by, axis)
+    known = frame.dropna(subset=[metric])
+    if known.empty:
+        raise ValueError(f"frame: expected values of {metric!r}, got none")
+    shown = measure(metric)
+    steps = ordered(known[axis].tolist())
+    labels = labels_in(known, by)
+    names = texts(labels)
+    figure, axes = canvas(legend=names)
+    looks = style_of(styles, labels)
+    numeric = all(isinstance(step, int | float) for step in steps)
+    handles: list[Any] = []
+    for place, label in enumerate(labels):
+        mine, look = known[known[by] == label], looks[label]
+        everywhere = mine[mine[axis].isna()]
+        own = mine[~mine[axis].isna()]
+        shift = DODGE * ((place + 0.5) / len(labels) - 0.5)
+        if own.empty:
+            value = everywhere[metric].to_numpy(dtype=np.float64) * shown.scale
+            middle, half = float(value.mean()), _half(value)
+            handles.append(axes.axhline(middle, color=look.colour, linestyle="--"))
+            if np.isfinite(half):
+                axes.axhspan(
+                    middle - half, middle + half, color=look.colour, alpha=0.1, linewidth=0
+                )
+            continue
+        there = [step for step in steps if (own[axis] == step).any()]
+        parts = [own[own[axis] == step][metric].to_numpy(dtype=np.float64) for step in there]
+        handles.append(
+            axes.errorbar(
+                np.array([steps.index(step) for step in there]) + shift,
+                [float(part.mean() * shown.scale) for part in parts],
+                yerr=[_half(part * shown.scale) for part in parts],
+                color=look.colour,
+                linestyle=look.line if numeric else "none",
+                linewidth=1.2,
+                marker=look.marker,
+                markersize=5,
+                capsize=2.5,
+                elinewidth=1.2,
+            )
+        )
+    axes.set_xticks(range(len(steps)), labels=wrapped(steps, max(8, 66 // max(len(steps), 1))))
+    axes.set_xlim(-0.5, max(len(steps), 1) - 0.5)
+    axes.grid(visible=False, axis="x")
+    axes.set_xlabel(text(axis).replace("_", " "))
+    axes.set_ylabel(text(shown.head))
+    legend_below(figure, handles, names)
+    titled(axes, title)
+    return figure
+
+
+def intervals(
+    frame: pd.DataFrame,
+    metric: str = "accuracy_last10",
+    by: str = "strategy",
+    *,
+    styles: Mapping[Any, Style] | None = None,
+    title: str | None = None,
+) -> Figure:
+    """A measure of each strategy side by side: every seed, their mean, its 95 % interval.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        One row per run: columns ``seed``, `by` and `metric`, of one group of cells.
+    metric, by, styles, title
+        As for `levels`.
+    """
+    need(frame, metric)
+    one_group(frame, by)
+    known = frame.dropna(subset=[metric])
+    if known.empty:
+        raise ValueError(f"frame: expected values of {metric!r}, got none")
+    shown = measure(metric)
+    labels = labels_in(known, by)
+    names = wrapped(labels)
+    figure, axes = canvas(0.85 + row_height(names, ROW) * max(len(labels), 3))
+    looks = style_of(styles, labels)
+    for place, label in enumerate(labels):
+        values = known[known[by] == label][metric].to_numpy(dtype=np.float64) * shown.scale
+        row, look = len(labels) - 1 - place, looks[label]
+        axes.plot(values, np.full(len(values), row - 0.22), ".", color="#9AA1AB", markersize=4)
+        axes.errorbar(
+            [float(values.mean())],
+            [row],
+            xerr=[_half(values)],
+            color=look.colour,
+            marker=look.marker,
+            markersize=6,
+            capsize=3,
+            elinewidth=1.6,
+        )
+    axes.set_yticks(range(len(labels)), labels=names[::-1], fontsize=9)
+    axes.set_ylim(-0.6, len(labels) - 0.5)
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.set_xlabel(text(shown.head))
+    titled(axes, title)
+    return figure
+
+
+def ordered(values: list[Any]) -> list[Any]:
+    """Distinct levels without None: numbers ascending, names in their first order."""
+    distinct = list(dict.fromkeys(value for value in values if not pd.isna(value)))
+    if all(isinstance(value, int | float) for value in distinct):
+        return sorted(distinct)
+    return distinct
+
+
+def _half(values: Floats) -> float:
+    return float(half_width(values[:, None])[0])

@@ -1,0 +1,171 @@
+"""Client × client: who stood in for whom, and who is like whom."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import FuncFormatter
+from scipy.cluster.hierarchy import leaves_list, linkage
+from scipy.spatial.distance import squareform
+
+from understudy.plots.federation import COUNT_COLOURS
+from understudy.plots.style import GREY, text, tick_rounds, titled
+from understudy.types import Floats, Ints
+
+CLUSTER_COLOUR = "#D55E00"
+UNKNOWN = "#E3E6EA"
+SIMILARITY_COLOURS = colormaps["cividis"]  # made for colour-blind readers
+
+
+def stood_in(
+    counts: npt.ArrayLike,
+    groups: npt.ArrayLike | None = None,
+    *,
+    title: str | None = None,
+) -> Figure:
+    """Who stood in for whom: rows are absent clients, columns those who spoke for them.
+
+    Parameters
+    ----------
+    counts : (N, N) array
+        Rounds in which the client of the column stood in for that of the row.
+    groups : (N,) ints, optional
+        Cluster of each client: clients are ordered by it, and each cluster is outlined.
+    title : str, optional
+        Written above.
+    """
+    table = _square("counts", counts)
+    order, sizes = _order(groups, len(table))
+    shown = np.ma.masked_where(~(table > 0), table)
+    most = float(table.max(initial=1.0))
+    figure, axes = _heat_map(shown, order, sizes, COUNT_COLOURS, 0.0, most, "rounds")
+    tick_rounds(figure.axes[1].yaxis)
+    by = " (ordered by cluster)" if groups is not None else ""
+    axes.set_xlabel(f"who stood in: client{by}")
+    axes.set_ylabel(f"absent client{by}")
+    titled(axes, title)
+    return figure
+
+
+def similarity(
+    matrix: npt.ArrayLike,
+    groups: npt.ArrayLike | None = None,
+    *,
+    label: str = "similarity",
+    title: str | None = None,
+) -> Figure:
+    """Who is like whom: a heat map ordered by cluster.
+
+    Parameters
+    ----------
+    matrix : (N, N) array
+        Similarity of each pair; NaN where unknown. The diagonal, a client's similarity to itself,
+        is not drawn.
+    groups : (N,) ints, optional
+        Cluster of each client, outlined. Without it clients are ordered so that those who are alike
+        stand side by side (average linkage).
+    label : str
+        What the colours mean.
+    title : str, optional
+        Written above.
+    """
+    table = _square("matrix", matrix)
+    order, sizes = _order(groups, len(table))
+    if groups is None:
+        order = _alike(table)
+    others = np.where(np.eye(len(table), dtype=np.bool_), np.nan, table)
+    known = others[np.isfinite(others)]
+    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+    figure, axes = _heat_map(
+        np.ma.masked_invalid(others), order, sizes, SIMILARITY_COLOURS, low, high, text(label)
+    )
+    by = "cluster" if groups is not None else "similarity"
+    axes.set_xlabel(f"client (ordered by {by})")
+    axes.set_ylabel(f"client (ordered by {by})")
+    titled(axes, title)
+    return figure
+
+
+def _heat_map(
+    table: np.ma.MaskedArray[tuple[int, ...], np.dtype[np.float64]],
+    order: Ints,
+    sizes: list[int],
+    colours: Colormap,
+    low: float,
+    high: float,
+    label: str,
+) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(5.4, 4.7), layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_facecolor(UNKNOWN if colours is SIMILARITY_COLOURS else "white")
+    image = axes.imshow(
+        table[np.ix_(order, order)],
+        cmap=colours,
+        vmin=low,
+        vmax=high if high > low else low + 1,
+        interpolation="nearest",
+    )
+    _name_clients(axes, order)
+    start = 0
+    for size in sizes:
+        axes.add_patch(
+            Rectangle(
+                (start - 0.5, start - 0.5),
+                size,
+                size,
+                fill=False,
+                edgecolor=CLUSTER_COLOUR,
+                linewidth=1.4,
+            )
+        )
+        start += size
+    bar = figure.colorbar(image, ax=axes, label=label, shrink=0.85)
+    bar.outline.set_edgecolor(GREY)
+    return figure, axes
+
+
+def _name_clients(axes: Axes, order: Ints) -> None:
+    """Ticks carry the client's own number, wherever the order has put it."""
+
+    def name(position: float, _: int | None = None) -> str:
+        place = round(position)
+        return str(order[place]) if 0 <= place < len(order) else ""
+
+    for axis in (axes.xaxis, axes.yaxis):
+        tick_rounds(axis)
+        axis.set_major_formatter(FuncFormatter(name))
+
+
+def _square(name: str, values: npt.ArrayLike) -> Floats:
+    table = np.asarray(values, dtype=np.float64)
+    if table.ndim != 2 or table.shape[0] != table.shape[1] or not table.size:
+        raise ValueError(f"{name}: expected shape (N, N), got {table.shape}")
+    return table
+
+
+def _order(groups: npt.ArrayLike | None, n_clients: int) -> tuple[Ints, list[int]]:
+    """Clients cluster by cluster, and the clusters' sizes (none without groups)."""
+    if groups is None:
+        return np.arange(n_clients), []
+    members = np.asarray(groups)
+    if members.shape != (n_clients,):
+        raise ValueError(f"groups: expected shape ({n_clients},), got {members.shape}")
+    _, sizes = np.unique(members, return_counts=True)
+    return np.argsort(members, kind="stable"), [int(size) for size in sizes]
+
+
+def _alike(table: Floats) -> Ints:
+    if len(table) < 3:
+        return np.arange(len(table))
+    known = table[np.isfinite(table)]
+    most, least = (float(known.max()), float(known.min())) if len(known) else (0.0, 0.0)
+    apart = most - np.nan_to_num(table, nan=least, posinf=most, neginf=least)
+    apart = (apart + apart.T) / 2
+    np.fill_diagonal(apart, 0.0)
+    tree = linkage(squareform(apart, checks=False), method="average")
+    return np.asarray(leaves_list(tree), dtype=np.int64)

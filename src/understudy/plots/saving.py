@@ -1,0 +1,28 @@
+"""Figures as bytes: the same numbers give the same file."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+# Text stays text: smaller, and it can be searched.
+SVG: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "understudy"}
+PIXELS_PER_INCH = 160
+
+
+def svg(figure: Figure) -> bytes:
+    """The figure as an SVG file, without a date and with ids that depend on its content only."""
+    stream = BytesIO()
+    with matplotlib.rc_context(SVG):
+        figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
+    return stream.getvalue()
+
+
+def png(figure: Figure, dpi: int = PIXELS_PER_INCH) -> bytes:
+    """The figure as a PNG file."""
+    stream = BytesIO()
+    figure.savefig(stream, format="png", dpi=dpi, metadata={"Software": None})
+    return stream.getvalue()

@@ -1,0 +1,151 @@
+"""Colours, lines and legends that all pictures share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Any
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+# Okabe and Ito's colours, which colour-blind people can tell apart (without yellow, which is lost
+# on white), and a purple; then the same again with other lines and markers.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#7B5EA7")
+LINES = ("-", "--", "-.", ":")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+WIDTH = 5.8  # inches; the text stays readable when a telephone shrinks it
+LONGEST_LABEL = 62  # letters of a label that fit into a line of a legend
+ROUND_STEPS = (1, 2, 5, 10)  # of ticks that people can count in
+GREY = "#6B7280"
+
+
+@dataclass(frozen=True)
+class Style:
+    """How one strategy is drawn, in every picture of a study."""
+
+    colour: str
+    line: str = "-"
+    marker: str = "o"
+
+
+REFERENCES = {"full": Style("#000000", "--", "*"), "dropout": Style("#8C8C8C", "-", "o")}
+
+
+def styles(labels: Iterable[Hashable]) -> dict[Hashable, Style]:
+    """A style for each label, in order; ``full`` and ``dropout`` are drawn as references."""
+    chosen: dict[Hashable, Style] = {}
+    count = 0
+    for label in labels:
+        if label in chosen:
+            continue
+        if label in REFERENCES:
+            chosen[label] = REFERENCES[str(label)]
+            continue
+        lap, position = divmod(count, len(COLOURS))
+        marker = MARKERS[(position + lap) % len(MARKERS)]
+        chosen[label] = Style(COLOURS[position], LINES[lap % len(LINES)], marker)
+        count += 1
+    return chosen
+
+
+def text(label: object, longest: int = LONGEST_LABEL) -> str:
+    """A label as matplotlib should show it: no formula where there is a $, never endless."""
+    words = f"{label:g}" if isinstance(label, float) else str(label)
+    if len(words) > longest:
+        kept = longest - 1
+        words = words[: kept - kept // 3] + "…" + words[len(words) - kept // 3 :]
+    words = words.replace("$", r"\$")
+    return f" {words}" if words.startswith("_") else words  # legends leave out what begins with _
+
+
+def texts(labels: Sequence[object], longest: int = LONGEST_LABEL) -> list[str]:
+    """Labels as `text` gives them; where several are too long, what they share is cut."""
+    whole = [f"{label:g}" if isinstance(label, float) else str(label) for label in labels]
+    long = [label for label in whole if len(label) > longest]
+    shared = _n_shared(long) if len(set(long)) > 1 else 0
+    begin = longest // 4
+    shared -= 8  # some letters before the difference, to say what it is
+    if shared <= begin:
+        return [text(label, longest) for label in whole]
+    return [
+        text(f"{label[:begin]}…{label[shared:]}" if label in long else label, longest)
+        for label in whole
+    ]
+
+
+def _n_shared(labels: Sequence[str]) -> int:
+    """Letters with which all of them begin."""
+    first, last = min(labels), max(labels)
+    return next((place for place, letter in enumerate(first) if last[place] != letter), len(first))
+
+
+def wrapped(labels: Sequence[object], width: int = 26, lines: int = 3) -> list[str]:
+    """Labels for the rows of a picture: broken at spaces into a few short lines."""
+    return ["\n".join(wrap(label, width)) for label in texts(labels, width * lines - 8)]
+
+
+def row_height(labels: Sequence[str], least: float) -> float:
+    """Inches of a row that holds the longest of these (wrapped) labels."""
+    return max(least, 0.08 + 0.155 * max(label.count("\n") + 1 for label in labels))
+
+
+def tick_rounds(axis: Axis) -> None:
+    """Ticks at whole numbers."""
+    axis.set_major_locator(MaxNLocator(10, steps=list(ROUND_STEPS), integer=True))
+
+
+def canvas(
+    height: float = 3.5,
+    *,
+    width: float = WIDTH,
+    legend: Sequence[str] = (),
+) -> tuple[Figure, Axes]:
+    """An empty figure with one panel, tall enough for a legend of these labels below it."""
+    if legend:
+        height += 0.2 * math.ceil(len(legend) / _columns(legend, width))
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_axisbelow(True)
+    axes.grid(color="#E3E6EA", linewidth=0.8)
+    return figure, axes
+
+
+def legend_below(figure: Figure, handles: Sequence[Artist], labels: Sequence[str]) -> None:
+    """A legend below the panel, in as many columns as its longest label allows."""
+    figure.legend(
+        list(handles),
+        list(labels),
+        loc="outside lower center",
+        ncols=_columns(labels, figure.get_figwidth()),
+        frameon=False,
+        fontsize=9,
+        handlelength=2.6,
+        columnspacing=1.4,
+    )
+
+
+def titled(axes: Axes, title: str | None) -> None:
+    """A title that is broken into lines rather than cut off."""
+    if title is not None:
+        axes.set_title(text(title, 200), fontsize=11, loc="left", wrap=True)
+
+
+def style_of(chosen: Mapping[Any, Style] | None, labels: Sequence[Hashable]) -> dict[Any, Style]:
+    """The given styles, completed for labels that they do not have."""
+    given = dict(chosen or {})
+    return {**styles([*given, *labels]), **given}
+
+
+def _columns(labels: Sequence[str], width: float) -> int:
+    longest = max(len(label) for label in labels)
+    fitting = int((width - 0.2) / (0.078 * longest + 0.65))  # inches of a letter, of a line
+    # columns that are filled evenly: 4 labels as 2 + 2, not 3 + 1
+    rows = math.ceil(len(labels) / max(1, min(fitting, len(labels))))
+    return math.ceil(len(labels) / rows)

@@ -1,0 +1,119 @@
+"""What a measure is called in a table, in which unit it is printed, and which way is up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TO_TARGET = "_to_target"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How a measure of `summarise` (or of an analysis) is shown.
+
+    Parameters
+    ----------
+    name : str
+        As in the results.
+    words : str
+        The head of its column.
+    unit : str
+        Of the printed mean; empty where there is none.
+    unit_of_difference : str
+        A difference of percents is in points.
+    scale : float
+        The printed number is the measure × `scale`.
+    lower_is_better : bool or None
+        None: neither way is better, or it is not known.
+    about : str
+        A sentence, where the words do not say it all.
+    """
+
+    name: str
+    words: str
+    unit: str = ""
+    unit_of_difference: str = ""
+    scale: float = 1.0
+    lower_is_better: bool | None = None
+    about: str = ""
+
+    @property
+    def head(self) -> str:
+        """The words with the unit."""
+        return f"{self.words}, {self.unit}" if self.unit else self.words
+
+    @property
+    def is_price(self) -> bool:
+        """Whether it is the price of a target, which a run may never reach."""
+        return self.name.endswith(TO_TARGET)
+
+    @property
+    def decimals(self) -> int | None:
+        """Fixed for percents and points; None: by the size of the numbers."""
+        return None if self.scale == 1 else 2
+
+
+_PERCENT = {"unit": "%", "unit_of_difference": "points", "scale": 100.0}
+_WORDS: dict[str, tuple[str, str]] = {
+    "accuracy_best": ("best accuracy", "Best accuracy: the highest of all evaluated rounds."),
+    "accuracy_last": ("last accuracy", "Last accuracy: of the last evaluated round."),
+    "accuracy_last10": ("accuracy", "Accuracy: mean of the last 10 evaluated rounds."),
+    "loss_best": ("lowest test loss", ""),
+    "loss_last": ("last test loss", ""),
+    "train_loss_last": ("last training loss", ""),
+    "validation_loss_last": ("last validation loss", ""),
+    "fluctuation": (
+        "fluctuation",
+        "Fluctuation: standard deviation of accuracy over the last 20 evaluated rounds.",
+    ),
+    "rounds_to_target": ("rounds to target", ""),
+    "clock_to_target": ("simulated seconds to target", ""),
+    "megabytes_to_target": ("megabytes to target", ""),
+    "client_accuracy_mean": ("accuracy over clients", ""),
+    "client_accuracy_variance": ("variance over clients", ""),
+    "client_accuracy_worst10": (
+        "worst clients",
+        "Worst clients: mean accuracy of the tenth of them where it is lowest.",
+    ),
+    "client_accuracy_best10": (
+        "best clients",
+        "Best clients: mean accuracy of the tenth of them where it is highest.",
+    ),
+    "count_variance": (
+        "variance of counts",
+        "Variance of counts: over clients, of how often each was wanted.",
+    ),
+    "participants": ("participants per round", ""),
+    "evaluations_spared": (
+        "evaluations spared",
+        "Evaluations spared: share of the similarities of pairs that nobody needed.",
+    ),
+    "oracle_error": ("error of the update", ""),
+    "oracle_error_relative": ("relative error of the update", ""),
+}
+
+
+def measure(name: str) -> Measure:
+    """What is known of a measure by its name; any name will do."""
+    words, about = _WORDS.get(name, (name.replace("_", " "), ""))
+    lower = lower_is_better(name)
+    if name == "fluctuation":
+        unit = {"unit": "points", "unit_of_difference": "points", "scale": 100.0}
+    elif name == "client_accuracy_variance":
+        unit = {"unit": "points²", "unit_of_difference": "points²", "scale": 1e4}
+    elif "accuracy" in name or name == "evaluations_spared":
+        unit = dict(_PERCENT)
+    else:
+        unit = {}
+    return Measure(name, words, lower_is_better=lower, about=about, **unit)  # type: ignore[arg-type]
+
+
+def lower_is_better(name: str) -> bool | None:
+    """Whether less of a measure is better; None where that is not known."""
+    if name in ("fluctuation", "count_variance", "client_accuracy_variance"):
+        return True
+    if name.endswith(TO_TARGET) or name.startswith("oracle_error") or "loss" in name.split("_"):
+        return True
+    if "accuracy" in name or name == "evaluations_spared" or "f1" in name.split("_"):
+        return False
+    return None

@@ -1,0 +1,68 @@
+"""Ctrl-C and SIGTERM: the first ends the rounds, the second everything."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stopping:
+    """Counts the signals that come meanwhile, instead of being stopped by them.
+
+    Only the main thread can listen; elsewhere nothing changes.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._before: dict[int, Any] = {}
+
+    @property
+    def asked(self) -> bool:
+        """Rounds are to end, and nothing new is to begin."""
+        return self.count > 0
+
+    @property
+    def at_once(self) -> bool:
+        """Asked a second time."""
+        return self.count > 1
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for signum in SIGNALS:
+                self._before[signum] = signal.signal(signum, self._heard)
+        return self
+
+    def _heard(self, signum: int, frame: FrameType | None) -> None:
+        self.count += 1
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for signum, handler in self._before.items():
+            # None: it was not set from Python, and cannot be set back from here
+            signal.signal(signum, signal.SIG_DFL if handler is None else handler)
+
+
+def command_that_goes_on(arguments: Sequence[str] | None = None) -> str:
+    """The command line of this process, to be typed again.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        By default `sys.argv`. Without ``--again``: what was to be run anew has been forgotten.
+    """
+    program, *rest = sys.argv if arguments is None else arguments
+    name = Path(program).name
+    words = ["python", program] if name.endswith(".py") else [name]
+    return shlex.join([*words, *(word for word in rest if word != "--again")])
