@@ -18,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Read by benchmarks/run.py.
 export ONLY ROUNDS PEERS
 
-.PHONY: help run setup test test-slow test-full lint format docs bench clean FORCE
+.PHONY: help run setup test test-slow test-full lint format docs results bench clean FORCE
 
 help:
 	@echo "make run        install the core, compare a few methods (options: make run ARGS='--rounds 5')"
@@ -28,6 +28,7 @@ help:
 	@echo "make lint       ruff and mypy only"
 	@echo "make format     let ruff format and mend the code"
 	@echo "make docs       the documentation, in docs/_build/html"
+	@echo "make results    docs/results.md and its pictures, from docs/claims.toml and docs/results"
 	@echo "make bench      the benchmarks (ONLY=W1,W3 or pick, ROUNDS=n, PEERS=none or names)"
 	@echo "make setup      only install what the targets above need"
 	@echo "make clean      remove caches and build results (.venv stays)"
@@ -58,6 +59,9 @@ format: $(VENV)/.test-stamp
 # -E: a warning of the last build would not be seen again in a cached page.
 docs: $(VENV)/.test-stamp
 	$(BIN)/python -m sphinx -q -E -W --keep-going -b html docs docs/_build/html
+
+results: $(VENV)/.core-stamp
+	@$(BIN)/python -m understudy.studies.results_page docs
 
 bench: $(VENV)/.test-stamp
 	$(BIN)/python benchmarks/run.py

@@ -24,7 +24,7 @@ from pathlib import Path
 from benchmarks.workloads import cache_folder
 
 REQUIREMENTS = Path(__file__).parent / "peers" / "requirements"
-PEERS = ("flower", "pfl", "fedjax", "fluke", "fedlab")
+PEERS = ("flower", "pfl", "fedjax", "fluke", "fedlab", "flgo")
 TIMEOUT = 1800  # seconds for one environment
 
 

@@ -24,7 +24,7 @@ import torch
 from understudy import FixedDropout, Local, fedavg
 from understudy.simulation import Federation, simulate
 from understudy.studies.cell import Cell, DataRecipe, Task
-from understudy.studies.results import results
+from understudy.studies.frames import results
 from understudy.studies.store import FILE, Store
 from understudy.types import Outcome, RoundLog
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from understudy.simulation.engine import Run, simulate
     from understudy.state import ServerState
     from understudy.strategy import Strategy
-    from understudy.studies.results import results
+    from understudy.studies.frames import results
     from understudy.studies.study import Study
     from understudy.studies.statistics import compare
     from understudy.tensorfile import CheckpointError
@@ -82,7 +82,7 @@ _PLACES = {
     "Study": "studies.study",
     "compare": "studies.statistics",
     "load_state": "checkpoint",
-    "results": "studies.results",
+    "results": "studies.frames",
     "resume": "checkpoint",
     "save_state": "checkpoint",
     "simulate": "simulation.engine",

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import click
 import typer
 
 from understudy.commands import errors
+from understudy.commands.export import export
 from understudy.commands.lists import doctor, list_parts
 from understudy.commands.pictures import plot, report
+from understudy.commands.run import run
 from understudy.commands.show import show
+from understudy.commands.studies import studies
 from understudy.commands.table import table
 
 app = typer.Typer(
@@ -44,9 +47,19 @@ def _root(
     pass
 
 
-app.command("list")(list_parts)
-for command in (show, table, plot, report, doctor):
-    app.command()(command)
+COMMANDS: dict[str, Callable[..., None]] = {
+    "run": run,
+    "studies": studies,
+    "list": list_parts,
+    "show": show,
+    "table": table,
+    "plot": plot,
+    "report": report,
+    "export": export,
+    "doctor": doctor,
+}
+for _name, _command in COMMANDS.items():
+    app.command(_name)(_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

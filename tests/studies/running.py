@@ -1,21 +1,15 @@
-"""A small study with a plug-in that sets the pace, and what a runs folder holds, to compare.
-
-Run as a program, this file is the parent that gets interrupted and killed: it has no main guard
-around the run, and needs none.
-"""
+"""A small study with a plug-in that sets the pace, and what a runs folder holds, to compare."""
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import sys
 from pathlib import Path
 from typing import Any
 
 from understudy.studies.study import Study
 
-# An evaluation waits as long as PACE says, and notes that it happened where NOTES says. Commits are
-# made every few rounds, not every two seconds, so that there is something to go on from.
+# Each round waits as long as PACE says, and notes that it was played where NOTES says. Commits come
+# as often as COMMIT_EVERY says, in whichever process.
 PLUGIN = '''
 import os
 import signal
@@ -25,18 +19,31 @@ from dataclasses import dataclass
 import numpy as np
 
 import understudy.simulation.engine as engine
+from understudy import FixedDropout
 from understudy.analysis.findings import Findings
 
 
-def pace(outputs, labels):
-    engine.COMMIT_EVERY = float(os.environ.get("COMMIT_EVERY", "0.02"))
-    time.sleep(float(os.environ.get("PACE", "0")))
-    if "NOTES" in os.environ:
-        with open(os.environ["NOTES"], "ab") as file:
-            file.write(b".")
-        if os.path.getsize(os.environ["NOTES"]) == int(os.environ.get("INTERRUPT_AT", "-1")):
-            os.kill(os.getpid(), signal.SIGINT)
-    return 0.25
+@dataclass(frozen=True)
+class Paced:
+    """Half of each group is missing."""
+
+    alpha: float = 0.5
+
+    def init(self, population):
+        return FixedDropout(self.alpha).init(population)
+
+    def rates(self, state, t):
+        return FixedDropout(self.alpha).rates(state, t)
+
+    def draw(self, state, t, rng):
+        engine.COMMIT_EVERY = float(os.environ.get("COMMIT_EVERY", "2.0"))
+        if "NOTES" in os.environ:
+            with open(os.environ["NOTES"], "ab") as file:
+                file.write(b".")
+            if os.path.getsize(os.environ["NOTES"]) == int(os.environ.get("INTERRUPT_AT", "-1")):
+                os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(float(os.environ.get("PACE", "0")))
+        return FixedDropout(self.alpha).draw(state, t, rng)
 
 
 def seen(run, task):
@@ -69,14 +76,23 @@ class Trouble:
         return np.ones(state, dtype=bool)
 '''
 
+# A parent to be interrupted and killed. It has no main guard, and needs none.
+SCRIPT = """
+import sys
+from understudy.studies.study import Study
+
+folder, runs, *overrides = sys.argv[1:]
+outcome = Study.read(folder + "/study.toml", overrides=overrides).run(runs, jobs=2)
+print("ended", len(outcome.done), len(outcome.failed), len(outcome.skipped), flush=True)
+sys.exit(130 if outcome.interrupted else int(bool(outcome.failed)))
+"""
+
 STUDY = """
 name = "small"
 rounds = 12
 seeds = 2
 analysis = ["pacing:seen"]
 per_client_every = 5
-[metrics]
-pace = "pacing:pace"
 [data]
 name = "digits"
 partition = "clustered"
@@ -93,7 +109,7 @@ lr = 0.1
 stale = "stale"
 fdms = "fdms"
 [availability]
-half = {name = "fixed_dropout", alpha = 0.5}
+half = "pacing:Paced"
 """
 
 TROUBLED = STUDY.partition("[availability]")[0] + (
@@ -107,12 +123,10 @@ TROUBLED = STUDY.partition("[availability]")[0] + (
 def study_in(folder: Path, text: str = STUDY, **overrides: Any) -> Study:
     """The study, read from files in `folder`; those that are there are left as they are."""
     folder.mkdir(parents=True, exist_ok=True)
-    file, plugin = folder / "study.toml", folder / "pacing.py"
-    if not file.exists():
-        file.write_text(text)
-    if not plugin.exists():
-        plugin.write_text(PLUGIN)
-    return Study.read(file, overrides=overrides)
+    for name, content in (("study.toml", text), ("pacing.py", PLUGIN), ("script.py", SCRIPT)):
+        if not (folder / name).exists():
+            (folder / name).write_text(content)
+    return Study.read(folder / "study.toml", overrides=overrides)
 
 
 TELLS_TIME = ("timings", "changed")
@@ -144,19 +158,3 @@ def assert_same(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
     assert sorted(ours) == sorted(theirs)
     for name, value in ours.items():
         assert value == theirs[name], f"{name} differs"
-
-
-if __name__ == "__main__":
-    # the run itself stands bare, as in anybody's script
-    folder, runs, *options = sys.argv[1:]
-outcome = (
-    study_in(Path(folder), **dict(option.split("=") for option in options if "=" in option)).run(
-        runs, jobs=2
-    )
-    if __name__ == "__main__"
-    else None
-)
-if outcome is not None:
-    print("ended", len(outcome.done), len(outcome.failed), len(outcome.skipped), flush=True)
-    sys.exit(130 if outcome.interrupted else int(bool(outcome.failed)))
-_ = os

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from understudy import Always, FixedDropout, Local, fdms, fedavg, stale
+from understudy import Always, FixedDropout, Local, fdms, fedavg
 from understudy._version import __version__
 from understudy.analysis import analyse
 from understudy.samplers.uniform import Uniform
@@ -27,13 +27,12 @@ def strategies():
     return {
         "full": fedavg(local=LOCAL),
         "dropout": fedavg(local=LOCAL),
-        "stale": stale(local=LOCAL),
         "fdms": fdms(local=LOCAL),
         "uniform": fedavg(local=LOCAL, sampler=Uniform(3)),
     }
 
 
-def cells(rounds=4, seeds=3, alphas=(0.2, 0.5)):
+def cells(rounds=3, seeds=3, alphas=(0.2, 0.5)):
     """`full` once for all alphas; the others under each."""
     made = []
     for seed in range(seeds):

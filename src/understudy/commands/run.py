@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from understudy.commands import errors, places, text
+from understudy.commands.plan import check_data, plan
 
 if TYPE_CHECKING:
     from understudy.studies.runner import Outcome
@@ -43,7 +44,8 @@ def run(
     folder: Annotated[Path, typer.Option(help="Where runs are kept.")] = places.RUNS,
     jobs: Annotated[int | None, typer.Option(min=1, help="Cells at once, at the most.")] = None,
     memory: Annotated[
-        float | None, typer.Option(metavar="GB", help="Gigabytes that all cells may use.")
+        float | None,
+        typer.Option(min=0.001, metavar="GB", help="Gigabytes that all cells may use."),
     ] = None,
     on: Annotated[On, typer.Option(help="This machine, or a Ray cluster.")] = On.local,
     again: Annotated[bool, typer.Option("--again", help="Forget earlier runs of it.")] = False,
@@ -74,9 +76,11 @@ def run(
     opened = _opened(study, scale, changes or [], rounds, seeds, block or [])
     skip = _skipped(skip_in)
     if dry_run:
-        for line in _plan(opened, folder, skip):
+        for line in plan(opened, folder, skip):
             typer.echo(line)
         return
+    if on is On.local:
+        check_data(opened, folder, skip)
     outcome = opened.run(
         folder,
         jobs=jobs,
@@ -119,6 +123,8 @@ def _skipped(folder: Path | None) -> frozenset[str]:
         return frozenset()
     from understudy.studies.export import keys_in
 
+    if not folder.is_dir():
+        raise typer.BadParameter(f"no such folder: {folder}", param_hint="--skip-in")
     return keys_in(folder)
 
 

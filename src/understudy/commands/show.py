@@ -20,6 +20,7 @@ SHORTEST = 4  # digits of a key that are asked for
 SHOWN_KEY = 8  # digits of a key in a list
 MOST_PAIRS = 5
 MOST_NAMED = 3  # cells that failed alike
+FIRST = ("data", "model", "strategy", "availability")  # of a configuration
 STATUSES = ("done", "running", "stopped", "failed", "waiting")
 
 
@@ -160,7 +161,9 @@ def _cell(store: Store, key: str) -> Iterator[str]:
         yield from _roll_call(RollCall.of(store.logs(key)))
     yield ""
     yield "configuration"
-    yield from _configuration(store.resolved(key))
+    resolved = store.resolved(key)
+    first = {name: resolved[name] for name in FIRST if name in resolved}
+    yield from _configuration({**first, **resolved})
 
 
 def _by(cell: StoredCell) -> str:
@@ -204,11 +207,13 @@ def _configuration(resolved: Mapping[str, Any], depth: int = 1) -> Iterator[str]
     """As a TOML file would have it, indented instead of in tables."""
     margin = "  " * depth
     for name, value in resolved.items():
-        if isinstance(value, Mapping) and set(value) <= {"class"}:
-            yield f"{margin}{name} = {value.get('class', '–')}"
+        if value in (None, {}, []):
+            continue
+        if isinstance(value, Mapping) and set(value) == {"class"}:
+            yield f"{margin}{name} = {value['class']}"
         elif isinstance(value, Mapping):
             yield f"{margin}{name}" + (f" = {value['class']}" if "class" in value else "")
             inner = {key: item for key, item in value.items() if key != "class"}
             yield from _configuration(inner, depth + 1)
-        elif value is not None and value != {} and value != []:
+        else:
             yield f"{margin}{name} = {json.dumps(value, ensure_ascii=False)}"

@@ -72,7 +72,7 @@ def compared(
 ) -> Comparison:
     """The comparison of a study; its own metric and baseline where none is given."""
     from understudy.studies.figures import main_metric
-    from understudy.studies.results import results
+    from understudy.studies.frames import results
     from understudy.studies.statistics import compare
     from understudy.studies.store import Store
 

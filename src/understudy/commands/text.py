@@ -15,6 +15,19 @@ def pairs(numbers: Mapping[str, float]) -> Iterator[str]:
         yield f"  {name}".ljust(column) + f"{value:.6g}"
 
 
+def named(rows: Mapping[str, str]) -> Iterator[str]:
+    """Names and words, which are broken where they are long."""
+    column = max(map(len, rows)) + 4
+    for name, words in rows.items():
+        yield from textwrap.wrap(
+            words,
+            WIDTH,
+            initial_indent=f"  {name}".ljust(column),
+            subsequent_indent=" " * column,
+            break_on_hyphens=False,
+        )
+
+
 def columns(rows: list[list[str]]) -> Iterator[str]:
     """Rows under a head; numbers to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

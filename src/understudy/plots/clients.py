@@ -17,6 +17,7 @@ from understudy.plots.style import (
     Style,
     canvas,
     legend_below,
+    name_height,
     row_height,
     style_of,
     text,
@@ -214,7 +215,7 @@ def client_values(
             )
         )
     axes.set_xlabel("client")
-    axes.set_ylabel(text(label))
+    name_height(axes, label)
     tick_rounds(axes.xaxis)
     legend_below(figure, handles, names)
     titled(axes, title)
@@ -224,7 +225,9 @@ def client_values(
 def density(values: Floats, x: Floats) -> Floats:
     """The density at x of percentages: a kernel estimate, reflected at 0 and 100."""
     width = max(NARROWEST, 1.06 * float(values.std()) * len(values) ** -0.2)
-    mirrored = np.concatenate([values, -values, 200.0 - values])
+    # reflected at both ends, and what is reflected at one end once more at the other
+    copies = (values, -values, 200 - values, values - 200, values + 200)
+    mirrored = np.concatenate(copies)
     steps = (x[:, None] - mirrored[None, :]) / width
     bells = np.exp(-0.5 * steps**2) / (width * np.sqrt(2 * np.pi))
     return np.asarray(bells.sum(axis=1) / len(values), dtype=np.float64)

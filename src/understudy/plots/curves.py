@@ -17,8 +17,8 @@ from understudy.plots.style import (
     Style,
     canvas,
     legend_below,
+    name_height,
     style_of,
-    text,
     texts,
     tick_rounds,
     titled,
@@ -67,7 +67,7 @@ def convergence(
     shown = measure(metric)
     lines = over_rounds(frame, metric, by, shown.scale)
     figure, axes = _lines(lines, metric, styles, log=log)
-    axes.set_ylabel(text(shown.head))
+    name_height(axes, shown.head)
     if shown.unit == "%" and not log:  # intervals may go beyond, accuracies do not
         low, high = axes.get_ylim()
         axes.set_ylim(max(low, -1.0), min(high, 101.0))

@@ -15,6 +15,7 @@ from understudy.plots.style import (
     Style,
     canvas,
     legend_below,
+    name_height,
     row_height,
     style_of,
     text,
@@ -93,8 +94,8 @@ def levels(
         handles.append(
             axes.errorbar(
                 np.array([steps.index(step) for step in there]) + shift,
-                [float(part.mean() * shown.scale) for part in parts],
-                yerr=[_half(part * shown.scale) for part in parts],
+                np.array([part.mean() * shown.scale for part in parts]),
+                yerr=np.array([_half(part * shown.scale) for part in parts]),
                 color=look.colour,
                 linestyle=look.line if numeric else "none",
                 linewidth=1.2,
@@ -108,7 +109,7 @@ def levels(
     axes.set_xlim(-0.5, max(len(steps), 1) - 0.5)
     axes.grid(visible=False, axis="x")
     axes.set_xlabel(text(axis).replace("_", " "))
-    axes.set_ylabel(text(shown.head))
+    name_height(axes, shown.head)
     legend_below(figure, handles, names)
     titled(axes, title)
     return figure
@@ -146,9 +147,9 @@ def intervals(
         row, look = len(labels) - 1 - place, looks[label]
         axes.plot(values, np.full(len(values), row - 0.22), ".", color="#9AA1AB", markersize=4)
         axes.errorbar(
-            [float(values.mean())],
-            [row],
-            xerr=[_half(values)],
+            np.array([values.mean()]),
+            np.array([row]),
+            xerr=np.array([_half(values)]),
             color=look.colour,
             marker=look.marker,
             markersize=6,

@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 # Okabe and Ito's colours, which colour-blind people can tell apart (without yellow, which is lost
-# on white), and a purple; then the same again with other lines and markers.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#7B5EA7")
+# on white), and a wine red; then the same again with other lines and markers.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#882255")
 LINES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 WIDTH = 5.8  # inches; the text stays readable when a telephone shrinks it
@@ -34,7 +34,7 @@ class Style:
     marker: str = "o"
 
 
-REFERENCES = {"full": Style("#000000", "--", "*"), "dropout": Style("#8C8C8C", "-", "o")}
+REFERENCES = {"full": Style("#000000", "--", "*"), "dropout": Style("#6A6A6A", "-", "o")}
 
 
 def styles(labels: Iterable[Hashable]) -> dict[Hashable, Style]:
@@ -135,6 +135,11 @@ def titled(axes: Axes, title: str | None) -> None:
     """A title that is broken into lines rather than cut off."""
     if title is not None:
         axes.set_title(text(title, 200), fontsize=11, loc="left", wrap=True)
+
+
+def name_height(axes: Axes, words: str) -> None:
+    """Name the vertical axis, in two lines where one would be longer than the axis."""
+    axes.set_ylabel("\n".join(wrap(text(words, 80), 32)))
 
 
 def style_of(chosen: Mapping[Any, Style] | None, labels: Sequence[Hashable]) -> dict[Any, Style]:

@@ -9,6 +9,7 @@ _LATER = {  # loaded when asked for: a command that only lists things need not l
     "Study": "understudy.studies.study",
     "StudyError": "understudy.studies.errors",
     "compare": "understudy.studies.statistics",
+    "results": "understudy.studies.frames",
 }
 __all__ = sorted(_LATER)
 

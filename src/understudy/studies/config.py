@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from understudy import checks
-from understudy.studies import structure
-from understudy.studies.errors import StudyError, suggestion, unknown_key, within
+from understudy.studies import materials, methods, structure
+from understudy.studies.errors import StudyError, shown, suggestion, unknown_key, within
 from understudy.studies.overrides import (
     LISTED,
     Document,
@@ -164,7 +164,7 @@ def normal(document: Mapping[str, Any]) -> Document:
     for key in ("data", "model"):
         if isinstance(made.get(key), str):
             made[key] = {"name": made[key]}
-    made["local"] = structure.local_table(made["local"])
+    made["local"] = methods.local_table(made["local"])
     made["axes"] = flat_axes(made.get("axes", {}))
     made["block"] = _named_blocks(made.get("block", []))
     made["scale"] = _scales(made.get("scale", {}))
@@ -175,7 +175,7 @@ def _by_label(key: str, value: Any) -> dict[str, Any]:
     if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
         value = {item: item for item in value}
     if not isinstance(value, Mapping) or not value:
-        raise StudyError(f"expected a table of labels, got {value!r}", key)
+        raise StudyError(f"expected a table of labels, got {shown(value)}", key)
     naming = "method" if key == "strategies" else "name"
     return {
         str(label): {naming: item} if isinstance(item, str) else item
@@ -187,7 +187,7 @@ def _named_blocks(value: Any) -> dict[str, Any]:
     if isinstance(value, Mapping):
         value = [{"name": name, **table} for name, table in value.items()]
     if not isinstance(value, list | tuple) or not all(isinstance(item, Mapping) for item in value):
-        raise StudyError(f"expected tables, each headed [[block]], got {value!r}", "block")
+        raise StudyError(f"expected tables, each headed [[block]], got {shown(value)}", "block")
     blocks: dict[str, Any] = {}
     for position, table in enumerate(value):
         name = str(table.get("name", position + 1))
@@ -207,7 +207,7 @@ def _named_blocks(value: Any) -> dict[str, Any]:
 
 def _scales(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(v, Mapping) for v in value.values()):
-        raise StudyError(f"expected tables, each headed [scale.name], got {value!r}", "scale")
+        raise StudyError(f"expected tables, each headed [scale.name], got {shown(value)}", "scale")
     known = [key for key in KEYS if key not in ("name", "scale")]
     for name, table in value.items():
         for key in table:
@@ -249,8 +249,10 @@ def overridden(document: Document, overrides: Iterable[Override]) -> Document:
     """The document with values of the command line; where there are blocks, what fits no block
     is an error only in `blocks`."""
     for path, value in overrides:
-        if path[0] not in KEYS or path[0] == "scale":
-            raise unknown_key(path[0], [key for key in KEYS if key != "scale"])
+        if path[0] not in KEYS:
+            raise unknown_key(path[0], KEYS)
+        if path[0] == "scale":
+            raise StudyError("is chosen as a whole, with --scale", *path)
         _refuse_grid_key(document, path)
         try:
             document = put(document, path, value)
@@ -292,7 +294,7 @@ def _kept_blocks(document: Document) -> dict[str, Any]:
     if kept is None:
         return tables
     if isinstance(kept, str) or not isinstance(kept, list | tuple):
-        raise StudyError(f"expected a list of the names of blocks, got {kept!r}", "blocks")
+        raise StudyError(f"expected a list of the names of blocks, got {shown(kept)}", "blocks")
     for name in kept:
         if name not in tables:
             raise StudyError(f"no block {name!r}; {suggestion(str(name), tables)}", "blocks")
@@ -337,7 +339,7 @@ def tune(document: Document) -> Tune | None:
     with within("tune"):
         table = document["tune"]
         if not isinstance(table, Mapping):
-            raise StudyError(f"expected a table, got {table!r}")
+            raise StudyError(f"expected a table, got {shown(table)}")
         given = dict(table)
         if "seeds" in given:
             given["seeds"] = seeds_of(given["seeds"])
@@ -354,10 +356,10 @@ def seeds_of(value: Any) -> tuple[int, ...]:
     if _whole(value, 1):
         return tuple(range(int(value)))
     if isinstance(value, str) or not hasattr(value, "__iter__"):
-        raise StudyError(f"{expected}, got {value!r}", "seeds")
+        raise StudyError(f"{expected}, got {shown(value)}", "seeds")
     seeds = list(value)
     if not seeds or not all(_whole(seed, 0) for seed in seeds) or len(set(seeds)) < len(seeds):
-        raise StudyError(f"{expected}, got {value!r}", "seeds")
+        raise StudyError(f"{expected}, got {shown(value)}", "seeds")
     return tuple(int(seed) for seed in seeds)
 
 
@@ -371,6 +373,6 @@ def _check_analysis(name: str) -> None:
     from understudy.analysis import ANALYSES
 
     if ":" in name:
-        structure.function(name)
+        materials.function(name)
     elif name not in ANALYSES:
         raise ValueError(f"analysis: no analysis named {name!r}; {suggestion(name, ANALYSES)}")

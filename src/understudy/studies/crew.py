@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import queue
 import signal
@@ -76,10 +75,9 @@ class Worker:
         self.key: str | None = None  # of the cell it plays
         self.data_key = ""  # of the data it has
         descriptor, self._output = tempfile.mkstemp(prefix="understudy-worker-")
-        os.close(descriptor)
-        self._child = Child(
-            "understudy.studies.worker", "main", self._output, environment=ENVIRONMENT
-        )
+        self._printed = open(descriptor, "rb")  # noqa: SIM115  closed in `close`
+        where = "understudy.studies.worker"
+        self._child = Child(where, "main", self._output, environment=ENVIRONMENT)
 
     @property
     def pid(self) -> int:
@@ -117,7 +115,7 @@ class Worker:
                 how = f"signal {-code}, {signal.Signals(-code).name}"
             if code == -signal.SIGKILL:
                 how += ": killed, or out of memory"
-        printed = Path(self._output).read_text(errors="replace").strip()[-TAIL:]
+        printed = self._printed.read().decode(errors="replace").strip()[-TAIL:]
         return f"the worker process died ({how})" + (f"\n\n{printed}" if printed else "")
 
     def close(self, kill: bool) -> None:
@@ -126,7 +124,8 @@ class Worker:
             self.tell("end")
             self._child.exit_code(SECONDS_TO_GO)
         self._child.end()
-        Path(self._output).unlink(missing_ok=True)
+        self._printed.close()
+        Path(self._output).unlink(missing_ok=True)  # where it never came to do so itself
 
 
 class Processes:
@@ -253,8 +252,8 @@ class InThisProcess:
         if kill:
             self._answers.put(False)  # it may wait for one
         self._orders.put(None)
-        if self._thread.is_alive() and not kill:
-            self._thread.join(SECONDS_TO_GO)
+        if self._thread.is_alive():
+            self._thread.join(1.0 if kill else SECONDS_TO_GO)
 
     # -- in the thread -------------------------------------------------------------------------
 

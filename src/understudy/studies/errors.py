@@ -6,9 +6,13 @@ import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _NAMED = re.compile(r"([A-Za-z_]\w*(?:\.\w+)*)(?:\[\d+\])?: (.+)", re.DOTALL)
+
+
+LONGEST = 60  # letters of a value in a message
 
 
 class StudyError(ValueError):
@@ -84,6 +88,12 @@ def unknown_key(name: str, known: Iterable[str]) -> StudyError:
 def suggestion(name: str, known: Iterable[str]) -> str:
     """What may have been meant, and all there is."""
     names = list(dict.fromkeys(known))
-    close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.6)
     meant = f"did you mean {close[0]!r}? " if close else ""
     return f"{meant}known: {', '.join(names)}"
+
+
+def shown(value: Any) -> str:
+    """A value in a message: not longer than a line."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from matplotlib.figure import Figure
 
 from understudy import plots
 from understudy.plots.measures import measure
 from understudy.studies.cell import Label
+from understudy.studies.frames import results, rows_of_clients
+from understudy.studies.main_metric import main_metric
 from understudy.studies.picture_groups import Group, groups_of
-from understudy.studies.results import results, rows_of_clients
 from understudy.studies.sheets import label_word
 from understudy.studies.store import Store, StoredCell
 from understudy.types import Floats
+
+__all__ = ["Gallery", "Picture", "figures", "main_metric", "pictures", "save"]
 
 MOST_CURVES = 12  # groups that get a picture of their curves
 MOST_GROUPS = 4  # groups, or strategies, that get one of the other pictures
 MOST_PAIRED = 1000  # clients up to which a picture of all pairs says something
 MOST_ROUNDS = 200  # rounds of a picture of attendance
-MAIN_METRICS = ("accuracy_last10", "loss_last")
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,16 +92,6 @@ def save(figures: Mapping[str, Figure], folder: str | Path) -> list[Path]:
             os.replace(partial, path)
             written.append(path)
     return written
-
-
-def main_metric(runs: pd.DataFrame, asked: str | None = None) -> str | None:
-    """The measure that a study's first table and pictures are about: the one it asks for, or
-    else the first that there is."""
-    measured = [name for name in runs.columns if str(name).endswith("_last")]
-    for name in (asked, *MAIN_METRICS, *measured):
-        if name in runs.columns and runs[name].notna().any():
-            return str(name)
-    return None
 
 
 class Gallery:
@@ -242,7 +236,7 @@ class Gallery:
                     section,
                     one,
                     partial(plots.levels, frame, axis, metric, styles=self.styles),
-                    f"{measure(metric).words.capitalize()} over {axis}. Mean over seeds"
+                    f"Over {axis}: {measure(metric).words}. Mean over seeds"
                     + (" with its 95 % interval." if self._most_seeds >= 3 else "."),
                 )
 
@@ -250,24 +244,26 @@ class Gallery:
 
     def attendance(self) -> Iterator[Picture]:
         """What became of each client in each round, under each availability."""
-        shown: set[Label] = set()
+        modes: dict[str, tuple[Group, StoredCell]] = {}
         for group in self.groups:
-            mode = group.labels.get("availability")
             cells = self._cells_of(group)
             own = [cell for cell in cells if cell.labels.get("availability") is not None] or cells
-            if mode in shown or len(shown) == MOST_GROUPS:
-                continue
-            shown.add(mode)
-            cell = own[0]
+            described = self.store.resolved(own[0].key).get("availability")
+            modes.setdefault(json.dumps(described), (group, own[0]))
+        labels = [group.labels.get("availability") for group, _ in modes.values()]
+        for group, cell in list(modes.values())[:MOST_GROUPS]:
             outcomes = [log.outcome for log in self.store.logs(cell.key, 0, MOST_ROUNDS)]
-            if len({len(row) for row in outcomes}) != 1 or not outcomes[0].size:
-                continue
-            title = f"availability {label_word(mode)}" if mode is not None else None
+            if not _even(outcomes) or len(np.unique(outcomes)) < 2:
+                continue  # clients joined on the way; or there is nothing to see
+            mode = group.labels.get("availability")
+            title = group.title
+            if mode is not None and labels.count(mode) == 1:
+                title = f"availability {label_word(mode)}"
             rounds = f"First {MOST_ROUNDS} rounds" if cell.rounds > MOST_ROUNDS else "All rounds"
             yield Picture(
-                _name("attendance", mode),
+                _name("attendance", title),
                 "Attendance",
-                plots.attendance(np.array(outcomes), groups=_clusters(cell), title=title),
+                plots.attendance(np.array(outcomes), groups=_clusters(cell), title=title or None),
                 f"{rounds} of {cell.labels['strategy']}, seed {cell.seed}"
                 + ("; lines part clusters." if _clusters(cell) is not None else "."),
             )
@@ -481,7 +477,7 @@ def _clusters(cell: StoredCell) -> list[int] | None:
     return list(groups) if groups is not None else None
 
 
-def _even(rows: list[Floats]) -> bool:
+def _even(rows: Sequence[npt.NDArray[Any]]) -> bool:
     return len({len(row) for row in rows}) == 1
 
 

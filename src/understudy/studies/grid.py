@@ -2,43 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from torch.nn.functional import cross_entropy
 
-from understudy.describe import describe
-from understudy.local import Local, Plain
 from understudy.strategy import Strategy
-from understudy.studies import config, structure, tiny
+from understudy.studies import config, materials, methods, structure, tiny
+from understudy.studies.axes import (
+    Axis,
+    axis_names,
+    levels_of,
+    moved,
+    own_availability,
+    touches,
+)
 from understudy.studies.cell import DataRecipe, Label, Task
 from understudy.studies.config import Block, Tune
-from understudy.studies.errors import StudyError, suggestion, told_of, unknown_key, within
+from understudy.studies.errors import StudyError, shown, suggestion, told_of, unknown_key, within
 from understudy.studies.overrides import LISTED, Document, path_of, put, with_field
 
-RESERVED = ("strategy", "availability", "block", "tuned", "seed", "key", "status", "t", "study")
+if TYPE_CHECKING:
+    from understudy.simulation.data import Federation
+
 AXIS_KEYS = tuple(key for key in config.ASKED if key not in ("seeds", "axes"))
 TUNED = "tuned"
-
-
-@dataclass(frozen=True)
-class Level:
-    """A value of an axis, and what it is called."""
-
-    label: str | float | int | bool
-    value: Any
-
-
-@dataclass(frozen=True)
-class Axis:
-    """A key, and the values it takes."""
-
-    path: tuple[str, ...]
-    levels: tuple[Level, ...]
-    name: str  # of its label
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +72,7 @@ class Grid:
         self.blocks, self.path, self.small = blocks, path, small
         self._known = known
         keys = dict.fromkeys(key for block in blocks for key in block.document["axes"])
-        self.names = _axis_names(list(keys))
+        self.names = axis_names(list(keys))
         self.has_blocks = any(block.name is not None for block in blocks)
         self._memo: dict[Any, Any] = {}
 
@@ -121,7 +111,7 @@ class Grid:
 
     def _trials(self, block: Block, tune: Tune) -> Iterator[Draft]:
         with _inside(block):
-            levels = _levels(tune.values, ("tune", "values"))
+            levels = levels_of(tune.values, ("tune", "values"))
             path = path_of(tune.key)
             modes = block.document["availability"]
             if tune.availability is not None and tune.availability not in modes:
@@ -132,7 +122,7 @@ class Grid:
                 label = str(labels["strategy"])
                 if tune.availability not in (None, mode) and labels["availability"] is not None:
                     continue
-                if not _touches(path, document, label, None):
+                if not touches(path, document, label, None):
                     continue
                 for level in levels:
                     tried = put(document, path, level.value)
@@ -154,10 +144,10 @@ class Grid:
                     }
                     changed = document
                     for axis, level in zip(axes, levels, strict=True):
-                        touched = _touches(axis.path, document, label, None if own else mode)
+                        touched = touches(axis.path, document, label, None if own else mode)
                         labels[axis.name] = level.label if touched else None
                         if touched:
-                            changed = _moved(changed, axis, level, mode)
+                            changed = moved(changed, axis, level, mode)
                     point = tuple(labels.items())
                     if point not in seen:
                         seen.add(point)
@@ -177,7 +167,7 @@ class Grid:
             path = path_of(key)
             if not self._check_key(document, path, ("axes", key)):
                 continue
-            axes.append(Axis(path, _levels(value, ("axes", key)), self.names[key]))
+            axes.append(Axis(path, levels_of(value, ("axes", key)), self.names[key]))
         return axes
 
     def _check_key(self, document: Document, path: tuple[str, ...], place: tuple[str, ...]) -> bool:
@@ -208,7 +198,7 @@ class Grid:
     ) -> Task:
         task = self._task(document, labels, seed)
         rounds = task.rounds if tune.rounds is None else tune.rounds
-        self._refuse_without_validation(task, tune)
+        _refuse_without_validation(task.data, tune.evaluate, tune.metric, ("tune", "metric"))
         return replace(
             task,
             rounds=rounds,
@@ -219,27 +209,11 @@ class Grid:
             analysis=(),
         )
 
-    def _refuse_without_validation(self, task: Task, tune: Tune) -> None:
-        if "validation" not in tune.evaluate:
-            return
-        data = task.data
-        if isinstance(data, DataRecipe):
-            # whether data that come divided have such examples is known when they are made
-            has = data.partition is None or bool(data.settings.get("validation"))
-        else:
-            has = data.validation is not None
-        if not has:
-            raise StudyError(
-                f"{tune.metric!r} needs validation examples; set data.validation, for example to "
-                "0.1",
-                "tune",
-                "metric",
-            )
-
     def _task(self, document: Document, labels: Mapping[str, Label], seed: int) -> Task:
         label = str(labels["strategy"])
         value = document["strategies"][label]
         own = own_availability(value)
+        self._once("local", document["local"], methods.check_local)
         with within("strategies", label):
             strategy = self._once("strategy", (value, document["local"]), _strategy)
             if own is not None:
@@ -252,6 +226,7 @@ class Grid:
                 availability = self._once("availability", value, _availability)
         given = config.settings(document)
         data = self._data(document, seed)
+        _refuse_without_validation(data, given.evaluate, "validation", ("evaluate",))
         if self.small is not None and self.small.local:
             strategy = tiny.short_training(strategy)
         task = Task(
@@ -284,7 +259,7 @@ class Grid:
             raise StudyError("expected a table with the name of a data set, got none", "data")
         with told_of("data", known=()):
             recipe = self._once(
-                "data", (document["data"], seed), lambda pair: structure.data(*pair)
+                "data", (document["data"], seed), lambda pair: materials.data(*pair)
             )
         return recipe if self.small is None else tiny.small_data(recipe, self.small.data)
 
@@ -292,7 +267,7 @@ class Grid:
         if "model" not in document:
             raise StudyError("expected a table with the name of a model, got none", "model")
         with within("model"):
-            return self._once("model", document["model"], structure.model)
+            return self._once("model", document["model"], materials.model)
 
     def _delay(self, document: Document) -> Any:
         value = document.get("delay")
@@ -303,16 +278,16 @@ class Grid:
 
     def _loss(self, document: Document) -> Any:
         with within("loss"):
-            return structure.function(document.get("loss", cross_entropy), structure.LOSSES)
+            return materials.function(document.get("loss", cross_entropy), materials.LOSSES)
 
     def _metrics(self, document: Document) -> dict[str, Any]:
         metrics = document.get("metrics", {})
         if not isinstance(metrics, Mapping):
-            raise StudyError(f"expected a table of functions, got {metrics!r}", "metrics")
+            raise StudyError(f"expected a table of functions, got {shown(metrics)}", "metrics")
         made = {}
         for name, value in metrics.items():
             with within("metrics", name):
-                made[name] = structure.function(value)
+                made[name] = materials.function(value)
         return made
 
     def _once(self, kind: str, value: Any, make: Callable[[Any], Any]) -> Any:
@@ -330,17 +305,17 @@ class Grid:
 
         if tune is None or picks is None:
             return unchanged
-        tried = _levels(tune.values, ("tune", "values"))
+        tried = levels_of(tune.values, ("tune", "values"))
         levels: dict[Label, Any] = {level.label: level.value for level in tried}
         path = path_of(tune.key)
 
         def changed(document: Document, block: Block, label: str) -> Document:
             name = pick_name(block.name, label)
-            if name not in picks or not _touches(path, document, label, None):
+            if name not in picks or not touches(path, document, label, None):
                 return document
             if picks[name] not in levels:
                 words = ", ".join(str(known) for known in levels)
-                raise StudyError(f"expected one of {words}, got {picks[name]!r}", "tune", name)
+                raise StudyError(f"expected one of {words}, got {shown(picks[name])}", "tune", name)
             return put(document, path, levels[picks[name]])
 
         return changed
@@ -354,13 +329,23 @@ def pick_name(block: str | None, strategy: str) -> str:
     return strategy if block is None else f"{block}/{strategy}"
 
 
-def own_availability(strategy: Any) -> Any:
-    """The availability that a strategy brings along, or None."""
-    return strategy.get("availability") if isinstance(strategy, Mapping) else None
+def _refuse_without_validation(
+    data: DataRecipe | Federation, evaluate: Sequence[str], asked: str, place: tuple[str, ...]
+) -> None:
+    if "validation" not in evaluate:
+        return
+    if isinstance(data, DataRecipe):
+        # whether data that come divided have such examples is known when they are made
+        has = data.partition is None or bool(data.settings.get("validation"))
+    else:
+        has = data.validation is not None
+    if not has:
+        how = "set data.validation, for example to 0.1"
+        raise StudyError(f"{asked!r} needs validation examples; {how}", *place)
 
 
 def _strategy(pair: tuple[Any, Any]) -> Strategy:
-    return structure.strategy(*pair)
+    return methods.strategy(*pair)
 
 
 def _availability(value: Any) -> Any:
@@ -369,95 +354,6 @@ def _availability(value: Any) -> Any:
 
 def _inside(block: Block) -> Any:
     return within() if block.name is None else within("block", block.name)
-
-
-def _axis_names(keys: Iterable[str]) -> dict[str, str]:
-    """Dotted key → name of its label: the last part, unless that is taken."""
-    keys = list(keys)
-    last = {key: path_of(key)[-1] for key in keys}
-    return {
-        key: key if name in RESERVED or list(last.values()).count(name) > 1 else name
-        for key, name in last.items()
-    }
-
-
-def _touches(path: tuple[str, ...], document: Document, strategy: str, mode: str | None) -> bool:
-    """Whether a key means anything to a strategy in an availability mode (None: its own)."""
-    first = path[0]
-    if first == "strategies":
-        return path[1] == strategy
-    if first == "availability":
-        if mode is None:
-            return False
-        if path[1] in document["availability"]:
-            return path[1] == mode
-        return mode in with_field({mode: document["availability"][mode]}, path[1])
-    if first == "local" and len(path) > 1:
-        return not _settles(document["strategies"][strategy], path[1])
-    return True
-
-
-def _settles(strategy: Any, name: str) -> bool:
-    """Whether a strategy decides on its own about a key of `Local`."""
-    own = strategy.get("local", {}) if isinstance(strategy, Mapping) else {}
-    if isinstance(own, Local) or name in own or (name == "epochs" and "steps" in own):
-        return True
-    return name == "rule" and not isinstance(structure.strategy(strategy).local.rule, Plain)
-
-
-def _moved(document: Document, axis: Axis, level: Level, mode: str) -> Document:
-    path = axis.path
-    if path[0] == "availability" and path[1] not in document["availability"]:
-        path = ("availability", mode, *path[1:])
-    with within("axes", ".".join(axis.path)):
-        return put(document, path, level.value)
-
-
-def _levels(value: Any, place: tuple[str, ...]) -> tuple[Level, ...]:
-    """Levels of a list of values, or of a table of labels and values."""
-    with within(*place):
-        if isinstance(value, Mapping):
-            levels = [Level(str(label), item) for label, item in value.items()]
-        elif isinstance(value, str) or not isinstance(value, list | tuple):
-            raise StudyError(f"expected a list of values or a table of labels, got {value!r}")
-        else:
-            levels = [_level(item) for item in value]
-        if not levels:
-            raise StudyError("expected at least one value, got none")
-        labels = [(type(level.label), level.label) for level in levels]
-        for label in labels:
-            if labels.count(label) > 1:
-                raise StudyError(f"two levels are called {label[1]!r}; give them labels")
-        return tuple(levels)
-
-
-def _level(value: Any) -> Level:
-    if isinstance(value, bool | int | float | str):
-        return Level(value, value)
-    if value is None:
-        return Level(structure.NOTHING, None)
-    if isinstance(value, np.generic):
-        return _level(value.item())
-    if isinstance(value, Mapping) and "label" in value:
-        rest = {name: item for name, item in value.items() if name != "label"}
-        return Level(str(value["label"]), rest["value"] if list(rest) == ["value"] else rest)
-    return Level(_words(value), value)
-
-
-def _words(value: Any) -> str:
-    """A short name of a table, a list or a part."""
-    if isinstance(value, Mapping):
-        settings = [f"{name}={_words(item)}" for name, item in value.items() if name != "name"]
-        if "name" not in value:
-            return ", ".join(settings)
-        return str(value["name"]) + (f"({', '.join(settings)})" if settings else "")
-    if isinstance(value, list | tuple):
-        return ", ".join(_words(item) for item in value)
-    described = describe(value)
-    if isinstance(described, Mapping) and "class" in described:
-        settings = [f"{name}={item}" for name, item in described.items() if name != "class"]
-        return f"{described['class']}({', '.join(settings)})"
-    return str(described)
 
 
 def _hashable(value: Any) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from understudy.studies import structure
-from understudy.studies.errors import StudyError, suggestion, told_of, unknown_key, within
+from understudy.studies.errors import StudyError, shown, suggestion, told_of, unknown_key, within
 
 Path = tuple[str, ...]
 Document = dict[str, Any]
@@ -115,21 +115,20 @@ def put_in(thing: Any, path: Path, value: Any, *, merge: bool = False) -> Any:
     name, rest = path[0], path[1:]
     if isinstance(thing, str):
         thing = {"name": thing}
+    if is_dataclass(thing) and not isinstance(thing, type):
+        return _replaced(thing, name, rest, value)
     with within(name):
-        if is_dataclass(thing) and not isinstance(thing, type):
-            return _replaced(thing, name, rest, value)
         if thing is not None and not isinstance(thing, Mapping):
-            raise StudyError(f"nothing can be set below {thing!r}")
+            raise StudyError(f"nothing can be set below {shown(thing)}")
         return {**(thing or {}), name: put_in((thing or {}).get(name), rest, value)}
 
 
 def _replaced(part: Any, name: str, rest: Path, value: Any) -> Any:
     known = [item.name for item in fields(part)]
     if name not in known:
-        error = unknown_key(name, known)
-        error.place = ()
-        raise error
-    inner = value if not rest else put_in(getattr(part, name), rest, value)
+        raise unknown_key(name, known)
+    with within(name):
+        inner = value if not rest else put_in(getattr(part, name), rest, value)
     made = structure.given_fields(type(part), {name: inner})
     with told_of(known=known):
         return replace(part, **made)
@@ -144,7 +143,7 @@ def _listed(first: str, known: Mapping[str, Any], rest: Path, value: Any, whole:
                     result[label] = _labelled(first, result.get(label), (), item)
                 return result
         if isinstance(value, str) or not isinstance(value, list | tuple):
-            raise StudyError(f"expected a table or a list of labels, got {value!r}", first)
+            raise StudyError(f"expected a table or a list of labels, got {shown(value)}", first)
         for label in value:
             if label not in known:
                 raise StudyError(f"no label {label!r}; {suggestion(str(label), known)}", first)
@@ -190,7 +189,7 @@ def _axes(axes: Mapping[str, Any], rest: Path, value: Any) -> dict[str, Any]:
 def flat_axes(value: Any, above: str = "") -> dict[str, Any]:
     """Axes by dotted key: ``local.lr = […]`` without quotes is a table in a table."""
     if not isinstance(value, Mapping):
-        raise StudyError(f"expected a table of lists, got {value!r}", "axes")
+        raise StudyError(f"expected a table of lists, got {shown(value)}", "axes")
     flat: dict[str, Any] = {}
     for key, levels in value.items():
         nested = isinstance(levels, Mapping) and "." not in key and _all_lists(levels)
@@ -211,7 +210,7 @@ def _all_lists(table: Mapping[str, Any]) -> bool:
 def _of_blocks(blocks: Mapping[str, Any], rest: Path, value: Any) -> dict[str, Any]:
     if not rest:
         if not isinstance(value, Mapping):
-            raise StudyError(f"expected a table of blocks by name, got {value!r}", "block")
+            raise StudyError(f"expected a table of blocks by name, got {shown(value)}", "block")
         for name, changes in value.items():
             blocks = _of_blocks(blocks, (name,), changes)
         return dict(blocks)

@@ -56,11 +56,9 @@ Side = Pick | float
 
 @dataclass(frozen=True)
 class Contrast:
-    """One number per seed, positive = the claim.
+    """One number per seed, positive = the claim; `verdicts` has the formulas of the kinds.
 
-    ``order`` A − factor·B − margin · ``trend`` (A − B) − (C − D), A and B at `to`, C and D at
-    `from` · ``near`` (A − B) − ½(C − B) · ``value`` tolerance − \\|ours − paper\\|, where ours is A,
-    A − B or A/B − 1.
+    The sides of a trend are A and B at `to`, then A and B at `from`.
     """
 
     kind: str

@@ -17,7 +17,7 @@ import cloudpickle
 
 from understudy.home import FolderInUse
 from understudy.simulation.engine import COMMIT_EVERY
-from understudy.studies.cell import DataRecipe
+from understudy.studies.cell import DataRecipe, source_digest
 from understudy.studies.trained import model_files, write_files
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class Order:
     path: tuple[str, ...]
     folder: str | None  # the cell's own; None: nothing is kept there
     workers: int
+    sources: Mapping[str, str | None]  # modules of plug-ins → sha256 of their files
     stored: tuple[RoundLog, ...] = ()  # rounds played before, where an analysis may ask for them
 
     @classmethod
@@ -70,6 +71,7 @@ class Order:
             path=task.path,
             folder=None if folder is None else str(folder),
             workers=workers,
+            sources=dict(cell.resolved.get("sources", {})),
             stored=stored,
         )
 
@@ -150,6 +152,7 @@ def play(order: Order, boss: Boss, shelf: Shelf) -> Finished | Stopped:
     """Play a cell from its checkpoint, or from the beginning, until its end or until stopped."""
     with _first_on_path(order.path):
         task: Task = cloudpickle.loads(order.task)
+        _refuse_edited(order.sources)
         federation = shelf.federation(order)
         task = replace(task, data=federation)
         ledger = SentLogs(boss, order.stored)
@@ -183,6 +186,24 @@ def last_word(order: Order, boss: Boss, shelf: Shelf) -> tuple[Any, ...]:
         return "stopped", None
     except BaseException as error:
         return "failed", *said(error)
+
+
+_known: dict[
+    str, str
+] = {}  # modules of plug-ins that this process has imported, and what they were
+
+
+def _refuse_edited(sources: Mapping[str, str | None]) -> None:
+    """The cell is named after its plug-ins as they were when the study was read."""
+    for module, digest in sources.items():
+        if module == "__main__" or digest is None or _known.get(module) == digest:
+            continue
+        if source_digest(module) != digest:
+            raise RuntimeError(
+                f"{module}: its file was edited while the study ran; run the study again, and its "
+                "cells are those of the edited file"
+            )
+        _known[module] = digest
 
 
 def _opened(task: Task, federation: Federation, order: Order, ledger: SentLogs) -> Run:

@@ -17,10 +17,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from understudy import plots
 from understudy._version import __version__
-from understudy.studies.figures import Picture, main_metric, pictures
+from understudy.studies.figures import Picture, pictures
+from understudy.studies.frames import results
+from understudy.studies.main_metric import main_metric
 from understudy.studies.measures import measure
 from understudy.studies.paired import SEEDS_OF_T, SEEDS_OF_WILCOXON
-from understudy.studies.results import results
 from understudy.studies.sheets import NOTHING, TOO_FEW, Sheet, label_word, sheet_of
 from understudy.studies.statistics import compare
 from understudy.studies.store import Store, StoredCell, StoredStudy
@@ -225,15 +226,28 @@ def _by_heading(
 # -- pictures ----------------------------------------------------------------------------------
 
 
-def _sections(gallery: Sequence[Picture]) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Pictures by section, each ready for an <img>; equal captions are told once, at the end."""
+@dataclass
+class Block:
+    """Pictures side by side: each with its own caption, or all with one below them."""
+
+    images: list[dict[str, Any]]
+    caption: str = ""
+
+
+def _sections(gallery: Sequence[Picture]) -> list[tuple[str, list[Block]]]:
+    """Pictures by section; those that follow each other with equal captions share it."""
     sections = []
     for section, members in groupby(gallery, key=lambda picture: picture.section):
-        shown = [_image(picture) for picture in members]
-        for image, following in zip(shown, [*shown[1:], None], strict=True):
-            if following is not None and following["caption"] == image["caption"]:
-                image["caption"] = ""
-        sections.append((section, shown))
+        blocks: list[Block] = []
+        for caption, alike in groupby(members, key=lambda picture: picture.caption):
+            images = [_image(picture) for picture in alike]
+            if len(images) > 1:
+                blocks.append(Block(images, caption))
+            elif blocks and not blocks[-1].caption:
+                blocks[-1].images += images
+            else:
+                blocks.append(Block(images))
+        sections.append((section, blocks))
     return sections
 
 

@@ -11,6 +11,7 @@ from understudy import checks
 from understudy._version import __version__
 from understudy.studies.budget import budget
 from understudy.studies.claims import study_lock
+from understudy.studies.config import TINY
 from understudy.studies.crew import Crew, InThisProcess, Processes
 from understudy.studies.errors import StudyError
 from understudy.studies.progress import Display, display
@@ -81,7 +82,7 @@ def run_study(
         Bytes that all cells together may need; by default what is free.
     on : {"local", "ray", "here"}
         Worker processes of this machine, a Ray cluster (the one that RAY_ADDRESS names), or one
-        cell after another in this process. The bits do not depend on it.
+        cell after another in this process, as at the scale ``tiny``. The bits do not depend on it.
     again : bool
         Forget what was run before, and begin anew.
     skip : collection of str
@@ -102,6 +103,8 @@ def run_study(
         When the disk is full. All cells have stopped; the same call goes on.
     """
     checks.choice("on", on, PLACES)
+    if on == "local" and study.scale == TINY:
+        on = "here"  # its cells take less time than a process to start
     runs = Path(folder)
     watched = display(progress)
     with study_lock(runs / study.name), Store.open(runs, write=True) as store:

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from understudy.describe import describe
+from understudy.simulation.data import Federation
 from understudy.studies import config, plugins, tiny
+from understudy.studies.axes import own_availability
 from understudy.studies.cell import Cell, Label
 from understudy.studies.config import TINY
-from understudy.studies.errors import StudyError, suggestion
-from understudy.studies.grid import Draft, Grid, Small, own_availability
+from understudy.studies.errors import StudyError, shown, suggestion
+from understudy.studies.grid import Draft, Grid, Small
+from understudy.studies.identity import digest_of
 from understudy.studies.overrides import Document, parsed, path_of
 from understudy.studies.tuning import picked, trial_results
 
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from understudy.studies.store import Store
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
-_PLUGIN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_PLUGIN = re.compile(r"(?!understudy\.)[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 class Study:
@@ -180,6 +183,8 @@ class Study:
         self._check_labels()
         self.tune = config.tune(document)
         self._drafts = self._chosen(self._grid.drafts())
+        self.seeds = tuple(dict.fromkeys(draft.task.seed for draft in self._drafts))
+        self._cells: list[Cell] = []
         self._trials = [] if self.tune is None else self._grid.trials(self.tune)
         self._check_tuning()
 
@@ -193,7 +198,7 @@ class Study:
         def text(key: str) -> str | None:
             value = document.get(key)
             if value is not None and not isinstance(value, str):
-                raise StudyError(f"expected a text, got {value!r}", key)
+                raise StudyError(f"expected a text, got {shown(value)}", key)
             return value
 
         name = text("name")
@@ -224,7 +229,6 @@ class Study:
         self.availability = _union(block.document["availability"] for block in blocks)
         self.blocks = tuple(block.name for block in blocks if block.name is not None)
         self.axes = self._grid.levels()
-        self.seeds = config.seeds_of(self._document.get("seeds", 1))
         if self.baseline is not None and self.baseline not in self.strategies:
             words = suggestion(self.baseline, self.strategies)
             raise StudyError(f"no strategy {self.baseline!r}; {words}", "baseline")
@@ -259,7 +263,8 @@ class Study:
             What `pick` returned; without, a tuned key has the value that the study gives it.
         """
         if picks is None or self.tune is None:
-            return _cells(self._drafts)
+            self._cells = self._cells or _cells(self._drafts)
+            return list(self._cells)
         try:
             return _cells(self._chosen(self._grid.drafts(self.tune, picks)))
         except StudyError as error:
@@ -332,7 +337,7 @@ class Study:
             "blocks": list(self.blocks),
             "tune": None if tuned is None else describe(tuned),
             "file": None if self.file is None else self.file.name,
-            "document": describe({k: v for k, v in self._document.items() if k != "scale"}),
+            "document": _plain({k: v for k, v in self._document.items() if k != "scale"}),
         }
 
     def run(self, folder: str | Path = "runs", **options: Any) -> Outcome:
@@ -365,6 +370,17 @@ def _cells(drafts: Iterable[Draft]) -> list[Cell]:
 
 def _union(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(label for group in groups for label in group))
+
+
+def _plain(value: Any) -> Any:
+    """Plain data; a federation by its hash, since it may be large."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Federation):
+        return {"class": "Federation", "digest": digest_of(value)}
+    return describe(value)
 
 
 def _names_plugin(value: Any) -> bool:

@@ -53,7 +53,7 @@ def near(a: float, b: float, c: float, *, sign: float = 1.0) -> float:
 
 
 def value(ours: float, paper: float, tolerance: float) -> float:
-    """tolerance − \\|ours − paper's\\|."""
+    """The tolerance minus the distance of ours to the paper's."""
     return tolerance - abs(ours - paper)
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from understudy.studies.builtins import NAMES as BUILT_IN
 from understudy.studies.sheets import label_word
 from understudy.studies.store import StoredCell
 
-BUILTIN = Path(__file__).parent / "builtin"
 MISSING = object()  # in place of a key that only some descriptions have
 
 
@@ -70,7 +69,7 @@ def meanings(
 
 def command(about: Mapping[str, Any], name: str) -> str | None:
     """The command that repeats the study; None for one that was made in Python."""
-    if (BUILTIN / f"{name}.toml").is_file():
+    if name in BUILT_IN:
         words = [name]
     elif about.get("file"):
         words = [str(about["file"])]

@@ -123,3 +123,4 @@ def _print_to(output: str) -> None:
     with open(output, "ab", buffering=0) as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
+    os.unlink(output)  # the parent has it open; a kill leaves nothing behind

@@ -1,4 +1,4 @@
-"""Parts that only the studies of other readings need: what a paper's words or code say elsewhere."""
+"""Parts that only the studies of other readings need: what a paper or its code says elsewhere."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import pytest
 from understudy import fedavg
 from understudy.analysis.findings import Findings
 from understudy.studies.cell import Cell, DataRecipe, Task
-from understudy.studies.results import results
+from understudy.studies.frames import results
 from understudy.studies.schema import StoreError
 from understudy.studies.store import Store
 from understudy.studies.tallies import Tally

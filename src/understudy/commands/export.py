@@ -1,0 +1,89 @@
+"""`understudy export`: numbers for other tools, and a trained model."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from understudy.commands import places
+
+
+class Level(StrEnum):
+    """What a row is."""
+
+    run = "run"
+    round = "round"
+    client = "client"
+
+
+class Form(StrEnum):
+    """Of the file."""
+
+    csv = "csv"
+    parquet = "parquet"
+
+
+def export(
+    study: places.StoredName = None,
+    to: Annotated[
+        Path | None, typer.Option(help="A folder; by default the study's own below runs.")
+    ] = None,
+    level: Annotated[
+        Level | None, typer.Option(help="A row for each cell, round, or client.")
+    ] = None,
+    form: Annotated[Form | None, typer.Option("--format", help="Of a level's file.")] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="KEY", help="The trained model of this cell.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where the model goes: a .safetensors.")
+    ] = None,
+    folder: places.Folder = places.RUNS,
+) -> None:
+    """The numbers of a study as files, or the trained model of a cell.
+
+    STUDY is its name, its file or its folder below runs; without it, the
+    study that ran last. Without a level, cells.csv and curves.csv are
+    written to a folder of the study's name: one row per cell, and at most
+    100 points of each cell's curves.
+
+    \\b
+    understudy export quickstart --to docs/results
+    understudy export quickstart --level round --format parquet
+    understudy export --model 3f2a90c1 --out model.safetensors
+    """
+    from understudy.studies import export as exports
+
+    _check_together(level, form, model, out)
+    if model is not None:
+        target = out or to or (folder if study is None else places.find(study, folder).output)
+        typer.echo(exports.export_model(folder, model, target))
+        return
+    place = places.find(study, folder)
+    if level is None:
+        written = exports.export(place.folder, place.study, place.folder if to is None else to)
+        typer.echo(written / exports.CELLS)
+        typer.echo(written / exports.CURVES)
+        return
+    target = place.output if to is None else to
+    chosen = Form.csv if form is None else form
+    typer.echo(exports.export_level(place.folder, place.study, target, level.value, chosen.value))
+
+
+def _check_together(
+    level: Level | None, form: Form | None, model: str | None, out: Path | None
+) -> None:
+    """Options that mean nothing beside others are refused, not overlooked."""
+    if model is not None and (level is not None or form is not None):
+        raise typer.BadParameter("goes without --level and --format", param_hint="--model")
+    if model is None and out is not None:
+        raise typer.BadParameter("needs --model, or say --to", param_hint="--out")
+    if form is not None and level is None and model is None:
+        raise typer.BadParameter("needs --level", param_hint="--format")
+    if out is not None and out.suffix != ".safetensors":
+        raise typer.BadParameter(
+            f"expected a name that ends in .safetensors, got {out}", param_hint="--out"
+        )

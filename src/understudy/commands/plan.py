@@ -1,0 +1,84 @@
+"""What a study would run, told before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from understudy.commands import text
+
+if TYPE_CHECKING:
+    from understudy.studies.cell import Cell
+    from understudy.studies.study import Study
+
+
+def plan(study: Study, folder: Path, skip: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Lines: what the cells differ in, how many are done, hours and disk of the others."""
+    from understudy.footprint import readable as readable_bytes
+    from understudy.simulation.training import usable_cores
+    from understudy.studies.estimates import estimate, readable
+
+    cells, trials = study.cells(), study.tuning()
+    scale = "" if study.scale is None else f" at scale {study.scale}"
+    rounds = sorted({cell.task.rounds for cell in cells})
+    words = " or ".join(map(str, rounds)) if len(rounds) < 3 else f"{rounds[0]} to {rounds[-1]}"
+    yield f"{study.name}{scale}: {text.count(len(cells), 'cell')} of {words} rounds"
+    wanted = [*trials, *(cell for cell in cells if cell.key not in skip)]
+    pending = pending_of(wanted, folder)
+    needed = estimate(pending)
+    n_cores = usable_cores()
+    rows = {**_levels(cells), "seeds": ", ".join(str(seed) for seed in _seeds(cells))}
+    if trials:
+        rows["tuning"] = f"{text.count(len(trials), 'cell')} before them"
+    n_skipped = len(cells) + len(trials) - len(wanted)
+    rows["to run"] = f"{needed.n_cells}, {len({c.key for c in wanted}) - needed.n_cells} done" + (
+        f", {n_skipped} skipped" if n_skipped else ""
+    )
+    if pending:
+        rows["time"] = f"about {readable(needed.seconds())} on {text.count(n_cores, 'core')}"
+        rows["disk"] = f"about {readable_bytes(needed.n_bytes)} in {folder}"
+    yield from text.named(rows)
+
+
+def check_data(study: Study, folder: Path, skip: frozenset[str]) -> None:
+    """Refuse a study whose data are not here, before its cells fail one by one."""
+    from understudy.simulation.sources import FILES, located
+    from understudy.studies.cell import DataRecipe
+
+    cells = [*study.tuning(), *(cell for cell in study.cells() if cell.key not in skip)]
+    recipes = {
+        (cell.task.data.name, cell.task.data.settings.get("root"))
+        for cell in pending_of(cells, folder)
+        if isinstance(cell.task.data, DataRecipe)
+    }
+    for name, root in sorted(recipes, key=str):
+        if name in FILES:
+            located(name, root)
+
+
+def _levels(cells: Sequence[Cell]) -> dict[str, str]:
+    """The values of each label."""
+    values: dict[str, dict[str, None]] = {}
+    for cell in cells:
+        for name, value in cell.labels.items():
+            known = values.setdefault(name, {})
+            if value is not None:
+                known[str(value)] = None
+    return {name: ", ".join(known) for name, known in values.items() if known}
+
+
+def _seeds(cells: Sequence[Cell]) -> list[int]:
+    return sorted({cell.seed for cell in cells})
+
+
+def pending_of(cells: Sequence[Cell], folder: Path) -> list[Cell]:
+    """Cells that are not done."""
+    from understudy.studies.schema import StoreError
+    from understudy.studies.store import Store
+
+    try:
+        with Store.open(folder) as store:
+            return [cell for cell in cells if store.status(cell.key) != "done"]
+    except StoreError:
+        return list(cells)

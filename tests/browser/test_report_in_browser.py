@@ -1,0 +1,142 @@
+"""The report as a reader sees it: opened in headless Chromium from the disk."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.studies.small_study import NAME, store_small_study
+from understudy.studies.frames import results
+from understudy.studies.report import write_report
+from understudy.studies.statistics import compare
+
+pytestmark = pytest.mark.slow
+
+WIDTHS = (1200, 400)
+NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+
+
+def chromium_path():
+    """The system's Chromium. Without one the tests are skipped, but in CI they fail."""
+    found = next(filter(None, map(shutil.which, NAMES)), None)
+    if found is None:
+        missing = f"no Chromium on the path (looked for {', '.join(NAMES)})"
+        if os.environ.get("CI") == "true":
+            pytest.fail(missing)
+        pytest.skip(missing)
+    return found
+
+
+@pytest.fixture(scope="module")
+def browser():
+    path = chromium_path()
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        # its sandbox needs rights that containers do not give; the page is our own
+        opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return store_small_study(tmp_path_factory.mktemp("runs with a space"), broken=(3,))
+
+
+@pytest.fixture(scope="module")
+def report(runs) -> Path:
+    return write_report(runs, NAME)
+
+
+@pytest.fixture(params=WIDTHS)
+def page(request, browser, report):
+    """The page at a width, and all that was said and asked for meanwhile."""
+    context = browser.new_context(viewport={"width": request.param, "height": 900})
+    opened = context.new_page()
+    opened.complaints, opened.asked = [], []
+    opened.on("console", lambda message: opened.complaints.append(message.text))
+    opened.on("pageerror", lambda error: opened.complaints.append(str(error)))
+    opened.on("request", lambda request: opened.asked.append(request.url))
+    opened.goto(report.as_uri(), wait_until="networkidle")
+    yield opened
+    context.close()
+
+
+def shown(page, heading):
+    """Rows of the table below a heading: lists of the words that are seen."""
+    table = page.locator(f"xpath=//h3[normalize-space()='{heading}']/following::table[1]")
+    return [
+        [cell.strip() for cell in row.locator("th, td").all_inner_texts()]
+        for row in table.locator("tbody tr").all()
+    ]
+
+
+def test_nothing_is_complained_about_and_nothing_is_asked_for(page, report):
+    assert page.complaints == []
+    assert page.asked == [report.as_uri()]
+
+
+def test_the_numbers_are_those_of_the_store(page, runs):
+    frame = results(runs, study=NAME)
+    comparison = compare(frame, "accuracy_last10").rows
+    expected = [
+        (row.strategy, f"{row.participants:.1f}", f"{100 * row.mean:.2f}", str(row.seeds))
+        for row in comparison.itertuples()
+    ]
+    rows = [row for row in shown(page, "Accuracy") if len(row) > 1]
+    assert [(row[0], row[1], row[2].split(" ± ")[0], row[-1]) for row in rows] == expected
+    assert len(rows) == 8
+    # and by hand, for the first of them
+    full = frame[frame["strategy"] == "full"]["accuracy_last10"]
+    assert rows[0][2].startswith(f"{100 * sum(full) / 3:.2f} ± ")
+
+
+def test_every_picture_is_drawn(page):
+    sizes = page.evaluate(
+        "[...document.images].map("
+        "i => [i.complete, i.naturalWidth, i.getBoundingClientRect().width])"
+    )
+    assert len(sizes) > 10
+    for complete, natural, width in sizes:
+        assert complete
+        assert natural > 0
+        assert 100 < width <= page.viewport_size["width"]
+
+
+def test_the_page_itself_never_scrolls_sideways(page):
+    """Wide tables scroll by themselves."""
+    width = page.evaluate("document.documentElement.scrollWidth")
+    assert width <= page.viewport_size["width"]
+
+
+def test_what_is_folded_away_can_be_opened(page):
+    summary = page.get_by_text("All cells")
+    table = page.locator("#cells table")
+    assert not table.is_visible()
+    summary.click()
+    assert table.is_visible()
+    assert table.locator("tbody tr").count() == 21
+    assert table.locator("td.failed").count() == 1
+
+
+def test_dark_and_light_can_both_be_read(browser, report):
+    """Contrast of the text with its ground, by WCAG 2: at least 7."""
+    for scheme in ("light", "dark"):
+        context = browser.new_context(color_scheme=scheme)
+        page = context.new_page()
+        page.goto(report.as_uri())
+        colours = page.evaluate(
+            "(() => { const s = getComputedStyle(document.body); "
+            "return [s.color, s.backgroundColor] })()"
+        )
+        light, dark = sorted(map(luminance, colours), reverse=True)
+        assert (light + 0.05) / (dark + 0.05) >= 7
+        context.close()
+
+
+def luminance(colour):
+    parts = [int(part) / 255 for part in colour.removeprefix("rgb(").rstrip(")").split(",")]
+    linear = [p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

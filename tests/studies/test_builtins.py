@@ -1,0 +1,285 @@
+"""The built-in studies: their sizes, their settings, and that each of them runs."""
+
+import math
+from importlib.resources import files
+
+import numpy as np
+import pytest
+import torch
+
+from understudy import strategies
+from understudy.analysis import analyse
+from understudy.availability import Always, FixedDropout
+from understudy.availability.skewed import SinLogNormal
+from understudy.local import Local, Proximal
+from understudy.rng import generator
+from understudy.samplers.uniform import Uniform
+from understudy.schedules import Exponential, inverse_time
+from understudy.simulation import clustered_digits, simulate
+from understudy.studies import builtins, estimates
+from understudy.studies.builtin.readings import (
+    AtMostDropout,
+    HalfOfThoseThere,
+    SinLogNormal23,
+    fdms_cnn_320,
+)
+from understudy.studies.errors import StudyError
+from understudy.testing import check_availability, check_sampler, example_population
+from understudy.types import Population
+
+from tests.studies.images import write_images
+
+# Cells at the scales quick, results, paper, tiny, counted by hand from the settings of the papers.
+# A strategy with everybody present has no levels of availability: 1 + 4 × 3 = 13 in fdms-fig1.
+CELLS = {
+    "quickstart": (8 * 5, 8 * 10, 8 * 10, 6),
+    "fdms-fig1": (2 * 13, 2 * 13 * 3, 2 * 13 * 10, 6),
+    "fdms-fig2": (13, 13 * 3, 13 * 10, 6),
+    "fdms-fig3": (2, 2 * 3, 2 * 10, 2),
+    "fdms-fig4": (5, 5 * 3, 5 * 10, 5),
+    "fdms-fig5": (3 * 4, 3 * 4 * 3, 3 * 4 * 10, 6),
+    "fdms-sigma": (3, 3 * 3, 3 * 10, 3),
+    "fdms-e": (2 * 5 * 2, 2 * 5 * 2 * 3, 2 * 5 * 2 * 10, 6),
+    "fdms-k40": (2 * 4, 2 * 4 * 3, 2 * 4 * 10, 6),
+    "fdms-fedprox": (4, 4 * 3, 4 * 10, 4),
+    "fdms-fmnist": (1 + 3 * 3, (1 + 3 * 3) * 3, (1 + 3 * 3) * 10, 6),
+    # nine strategies in five modes on Synthetic; six (two when quick) on the images
+    "fedgs-table2": (45 + 2 * 5 + 2 * 3, (45 + 6 * 5 + 6 * 3) * 3, (45 + 45 + 27) * 3, 6),
+    "fedgs-table3": (2, 2 * 3, 2 * 3, 2),
+    "fedgs-fig4": (2 * 4, 2 * 4 * 3, 2 * 4 * 3, 6),
+    "fedar-fig1": (7, 7 * 5, 7 * 5, 2),
+    "fedar-fig2": (3 * 12, 3 * 12 * 3, 3 * 12 * 5, 6),
+    "fedar-table2": (2 * 12, 2 * 12 * 5, 2 * 12 * 5, 6),
+    "fedar-table3": (4, 4 * 3, 4 * 5, 4),
+    "fedar-fig4": (25, 25 * 3, 25 * 5, 6),
+    "fedar-fig5": (25, 25 * 3, 25 * 5, 6),
+    "fedar-rho": (6 + 1, 7 * 3, 7 * 5, 3),
+    # as read 5; server step 4; steps, 80 %, 320 units, LeNet 4 each; distance 2; race 5; three
+    # kinds of absence 3 each
+    "fdms-readings": (41, 41 * 3, 41 * 10, 6),
+    # as read 16; scale 12; edges, graph, one start, reported losses 8 each; epochs and ten per cent
+    # 12 each; β 8; days 4; variances 8; fixed data 16
+    "fedgs-readings": (120, 120 * 3, 120 * 3, 6),
+    # as read 5; ψ 2; cut-off 3; no wait 1; by label 5; steps 5; constant 5; half 2
+    "fedar-readings": (28, 28 * 3, 28 * 5, 6),
+}
+
+
+def cells(name, scale, **labels):
+    found = builtins.built_in(name, scale).cells()
+    return [c for c in found if all(c.labels[key] == value for key, value in labels.items())]
+
+
+def only(name, scale, **labels):
+    """The first cell with these labels, at seed 0."""
+    return next(cell for cell in cells(name, scale, **labels) if cell.seed == 0)
+
+
+@pytest.fixture(scope="session")
+def images(tmp_path_factory):
+    return write_images(tmp_path_factory.mktemp("images"))
+
+
+def test_every_file_is_a_listed_study_and_says_what_it_shows():
+    inside = {path.name.removesuffix(".toml") for path in files("understudy.studies.builtin").iterdir()
+              if path.name.endswith(".toml")}  # fmt: skip
+    assert inside == set(builtins.NAMES) == set(CELLS)
+    for study in builtins.listed():
+        assert study.title and study.shows
+        assert not study.shows.endswith(".")  # it is put into sentences
+        assert builtins.built_in(study.name).scales == builtins.SCALES
+
+
+@pytest.mark.parametrize("name", builtins.NAMES)
+def test_number_of_cells(name):
+    assert tuple(len(cells(name, scale)) for scale in builtins.SCALES) == CELLS[name]
+
+
+@pytest.mark.parametrize("name", builtins.NAMES)
+def test_every_study_runs_at_scale_tiny(name, images, monkeypatch):
+    """Two rounds of each cell on generated images, and what its analyses find."""
+    monkeypatch.setenv("UNDERSTUDY_DATA", str(images))
+    study = builtins.built_in(name, "tiny").cells()
+    assert 1 <= len(study) <= 6
+    for cell in study:
+        logs, found = [], None
+        for log in (run := cell.task.open(workers=1)):
+            logs.append(log)
+            if log.t + 1 == cell.task.rounds:
+                found = analyse(run, cell.task)
+        assert [log.t for log in logs] == list(range(cell.task.rounds))
+        assert cell.task.rounds == min(2, cells(name, "paper")[0].task.rounds)
+        assert math.isfinite(logs[-1].metrics["test_loss"])
+        assert bool(found.metrics) == bool(cell.task.analysis)
+
+
+def test_quickstart_is_the_comparison_it_says():
+    """A cell plays exactly what the same parts play when put together in Python."""
+    local = Local(lr=0.1, epochs=2, batch_size=5)
+    by_hand = {
+        "full": (strategies.fedavg(local=local), Always()),
+        "fedar": (strategies.fedar(local=local), FixedDropout(0.7)),
+        "uniform": (strategies.fedavg(sampler=Uniform(), local=local), FixedDropout(0.7)),
+        "fedgs": (strategies.fedgs(local=local), FixedDropout(0.7)),
+    }
+    federation = clustered_digits(20, 5, per_client=64, seed=1)
+    for label, (strategy, availability) in by_hand.items():
+        (cell,) = [c for c in cells("quickstart", "quick", strategy=label) if c.seed == 1]
+        assert cell.task.rounds == 30
+        expected = simulate(
+            federation, strategy, model="mlp", availability=availability, rounds=2, seed=1
+        )
+        played = cell.task.open(workers=1)
+        for ours, theirs in zip(played, expected, strict=False):
+            assert ours.metrics == theirs.metrics
+
+
+def test_fdms_settings_are_the_papers():
+    cell = only("fdms-fig1", "paper", strategy="fdms", alpha=0.7, block="cifar10")
+    task = cell.task
+    assert (task.rounds, task.model) == (500, "lenet5")
+    assert task.strategy.local == Local(lr=0.1, epochs=2, batch_size=20)
+    assert task.availability == FixedDropout(0.7)
+    assert task.strategy.server.lr == 1.0
+    assert dict(task.data.settings) == {
+        "n_clients": 20, "n_clusters": 5, "classes_per_cluster": 2, "per_client": 1000,
+    }  # fmt: skip
+    full = only("fdms-fig1", "paper", strategy="full", block="mnist")
+    assert full.labels["alpha"] is None and full.labels["availability"] is None
+    assert full.task.availability == Always() and full.task.rounds == 100
+    prox = only("fdms-fedprox", "paper", strategy="stale")
+    assert prox.task.strategy.local.rule == Proximal(0.2)
+
+
+def test_fedgs_settings_are_the_papers():
+    task = only("fedgs-table2", "paper", strategy="uniform", availability="LN", block="cifar10").task
+    decayed = Local(lr=0.03, schedule=Exponential(0.998), steps=10, batch_size=32)
+    assert task.strategy.local == decayed
+    assert (task.rounds, task.model, task.strategy.weighting) == (1000, "fedgs_cifar", "examples")
+    synthetic = only("fedgs-table2", "results", strategy="fedprox", availability="MDF",
+                     block="synthetic").task  # fmt: skip
+    assert synthetic.strategy.local.rule == Proximal(0.01)
+    assert (synthetic.rounds, synthetic.strategy.local.batch_size) == (300, 10)
+    assert synthetic.strategy.weighting == "clients"  # drawn by data already
+
+
+def test_fedar_settings_are_the_papers():
+    task = only("fedar-fig2", "paper", strategy="mifa", p_min=0.5, block="cifar10").task
+    assert task.strategy.local == Local(
+        lr=0.1, schedule=inverse_time, epochs=5, batch_size=64, weight_decay=0.001
+    )
+    assert (task.rounds, task.availability.p_min) == (200, 0.5)
+
+
+def test_studies_share_cells():
+    """What one study has run, another that needs it does not run again."""
+    table = {cell.key for cell in cells("fedgs-table2", "results")}
+    assert {cell.key for cell in cells("fedgs-fig4", "results")} <= table
+    figure = {cell.key for cell in cells("fedar-fig2", "results", block="svhn")}
+    assert figure <= {cell.key for cell in cells("fedar-table2", "results")}
+
+
+def test_a_study_by_name_or_by_file(tmp_path):
+    assert builtins.source("fdms-fig1").read_text() == builtins.text("fdms-fig1")
+    mine = tmp_path / "mine.toml"
+    mine.write_text(builtins.text("quickstart"))
+    assert builtins.source(mine) == mine
+    with pytest.raises(StudyError, match="did you mean 'fdms-fig1'"):
+        builtins.source("fdms-fig11")
+    with pytest.raises(StudyError, match="no built-in study named 'x'"):
+        builtins.built_in("x")
+
+
+# -- other readings --------------------------------------------------------------------------------
+
+
+def test_parts_of_other_readings_keep_the_rules():
+    check_availability(AtMostDropout(0.5))
+    check_availability(SinLogNormal23())
+    check_sampler(HalfOfThoseThere())
+    # 10 × 25 + 10, 20 × 250 + 20, 320 × 320 + 320, 10 × 320 + 10
+    assert sum(p.numel() for p in fdms_cnn_320().parameters()) == 260 + 5020 + 102_720 + 3210
+    assert fdms_cnn_320()(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
+
+
+def test_at_most_dropout_misses_any_number_up_to_alpha():
+    availability = AtMostDropout(0.5)
+    state = availability.init(Population(10, groups=np.arange(10) // 5))
+    missing = [
+        int((~availability.draw(state, t, generator(0, "availability", t))).sum())
+        for t in range(1, 400)
+    ]
+    assert set(missing) == {0, 1, 2, 3, 4, 5}
+    assert availability.rates(state, 1).mean() == pytest.approx(0.75)  # 5 .. 10 of 10, equally
+
+
+def test_days_of_23_steps_end_where_they_began():
+    """sin(2π·t/23): hours 0 and 23 are alike, where the words' 2π/24 has them an hour apart."""
+    population = example_population()
+    code, words = SinLogNormal23(0.5), SinLogNormal(0.5)
+    state = code.init(population)
+    assert code.rates(state, 23) == pytest.approx(code.rates(state, 0))
+    assert not np.allclose(
+        words.chances(words.init(population), 23), words.chances(words.init(population), 0)
+    )
+
+
+# -- estimates -------------------------------------------------------------------------------------
+
+
+def test_estimate_counts_steps_multiply_adds_and_evaluations(monkeypatch):
+    """quickstart's full: 20 clients × 2 epochs × ⌈64/5⌉ = 13 batches of 5, an mlp of 64-32-10.
+
+    A step is 150 µs; a pass over one example 64 × 32 + 32 × 10 = 2368 multiply-adds, three times
+    that with the backward pass; 359 of the 1,797 digits are tested after each of 30 rounds, half a
+    millisecond for each 250; the loop itself is 5 ms a round.
+    """
+    monkeypatch.delenv("UNDERSTUDY_DATA", raising=False)
+    cell = only("quickstart", "quick", strategy="full")
+    steps = 20 * 2 * 13
+    training = steps * 150e-6 + 3 * steps * 5 * 2368 / 7e9
+    judging = 359 * (2368 / 7e9 + 0.0005 / 250)
+    found = estimates.estimate([cell, cell])
+    assert found.n_cells == 1
+    assert found.core_seconds == pytest.approx(30 * (0.005 + training + judging))
+    assert found.seconds(cores=2) == pytest.approx(found.core_seconds / 2)
+    # 2410 parameters; 800 bytes of a round and 6 of each client in it
+    assert found.n_bytes == 4 * (64 * 32 + 32 + 32 * 10 + 10) + 30 * (800 + 6 * 20)
+
+
+def test_estimate_knows_who_is_asked():
+    """At α = 0.7 six of 20 come, uniform asks four of them; with the oracle all are trained."""
+    dropout, uniform, full = (
+        estimates.estimate([only("quickstart", "quick", strategy=label)]).core_seconds
+        for label in ("dropout", "uniform", "full")
+    )
+    assert uniform < dropout < full
+    sigma = [
+        estimates.estimate([only("fdms-sigma", "quick", strategy=label)]).core_seconds
+        for label in ("full", "dropout")
+    ]
+    assert sigma[0] == pytest.approx(sigma[1])
+
+
+def test_estimates_of_the_studies_shown(monkeypatch):
+    """Within the budget of two cores: minutes when quick, and at results for the three shown."""
+    monkeypatch.delenv("UNDERSTUDY_DATA", raising=False)
+
+    def minutes(name, scale, **overrides):
+        study = builtins.built_in(name, scale, overrides)
+        return estimates.estimate(study.cells()).seconds(cores=2) / 60
+
+    for name in builtins.NAMES:
+        assert minutes(name, "quick") < 10, name
+    assert minutes("quickstart", "quick") < 1
+    assert minutes("fdms-sigma", "results") < 5
+    assert minutes("fdms-fig1", "results", blocks=["mnist"]) < 25
+    assert minutes("fedgs-table2", "results", blocks=["synthetic"]) < 10
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.2, "1 s"), (89, "89 s"), (90, "2 min"), (5399, "90 min"), (5400, "1.5 h"), (4e6, "1,111 h")],
+)
+def test_durations_in_words(seconds, words):
+    assert estimates.readable(seconds) == words

@@ -1,0 +1,296 @@
+"""The commands on studies: their own words, exactly, at 80 columns.
+
+What is read is a store whose rounds are made by hand, so that every number is the same on every
+machine; what is run is a study of a few seconds.
+"""
+
+import re
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.cli import command  # noqa: F401 -- a fixture
+from understudy import FixedDropout, Outcome, RoundLog, fdms, fedavg
+from understudy._version import __version__
+from understudy.studies.cell import Cell, DataRecipe, Task
+from understudy.studies.store import Store
+
+CAME, AWAY = Outcome.CAME, Outcome.UNAVAILABLE
+FACTS = {
+    "n_clients": 3,
+    "groups": None,
+    "sizes": [10, 20, 30],
+    "n_parameters": 650,
+    "n_classes": 10,
+    "data": "digits",
+}
+# in percent, of dropout and of fdms with seeds 0, 1, 2
+ACCURACY = {"dropout": (50.0, 52.0, 54.0), "fdms": (53.0, 56.0, 56.0)}
+
+
+def cells():
+    strategies = {"dropout": fedavg(), "fdms": fdms()}
+    recipe = DataRecipe("digits", "iid", settings={"n_clients": 3})
+    return [
+        Cell.of(
+            {"strategy": label, "availability": "missing"},
+            Task(recipe, "softmax", strategy, 2, FixedDropout(0.3), seed=seed),
+        )
+        for label, strategy in strategies.items()
+        for seed in range(3)
+    ]
+
+
+def played(t, label, accuracy):
+    """Client 2 is away in round 1; with fdms, client 0 speaks for it."""
+    outcome = [CAME, CAME, CAME if t == 0 else AWAY]
+    ids, source = [0, 1, 2], [0, 1, 2]
+    if t == 1:
+        ids, source = ([0, 1], [0, 1]) if label == "dropout" else ([0, 1, 2], [0, 1, 0])
+    return RoundLog(
+        t=t,
+        outcome=np.array(outcome, dtype=np.int8),
+        refusals=(),
+        ids=np.array(ids),
+        source=np.array(source),
+        coef=np.full(len(ids), 1 / len(ids)),
+        notes={},
+        metrics={"test_loss": 1.5, "test_accuracy": accuracy / 100},
+    )
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    """A runs folder with a study of six cells, all done."""
+    monkeypatch.chdir(tmp_path)
+    about = {"name": "by-hand", "baseline": "dropout", "target": 0.55}
+    made = cells()
+    with Store.open("runs", write=True) as store:
+        store.save_study("by-hand", about, made, __version__)
+        for cell in made:
+            label = cell.labels["strategy"]
+            store.begin(cell.key, cell.resolved, FACTS, __version__)
+            final = ACCURACY[label][cell.seed]
+            store.add_rounds(cell.key, [played(t, label, final - 1 + 2 * t) for t in (0, 1)])
+            store.finish(cell.key)
+    return tmp_path / "runs"
+
+
+def key_of(label, seed=0):
+    return next(c.key for c in cells() if c.labels["strategy"] == label and c.seed == seed)
+
+
+def change(runs, label, seed, how, *arguments):
+    """Something else became of a cell."""
+    with Store.open(runs, write=True) as store:
+        getattr(store, how)(key_of(label, seed), *arguments)
+
+
+# -- show ----------------------------------------------------------------------------------------
+
+
+def test_show_a_study(runs, command):
+    keys = [cell.key[:8] for cell in cells()]
+    said = command("show", "by-hand")
+    assert (said.code, said.err) == (0, "")
+    assert said.out == (
+        "by-hand: 6 cells, 6 done\n"
+        "\n"
+        "  cell      strategy  availability  seed  status  rounds  accuracy\n"
+        f"  {keys[0]}  dropout   missing          0  done         2    51.0 %\n"
+        f"  {keys[1]}  dropout   missing          1  done         2    53.0 %\n"
+        f"  {keys[2]}  dropout   missing          2  done         2    55.0 %\n"
+        f"  {keys[3]}  fdms      missing          0  done         2    54.0 %\n"
+        f"  {keys[4]}  fdms      missing          1  done         2    57.0 %\n"
+        f"  {keys[5]}  fdms      missing          2  done         2    57.0 %\n"
+    )
+
+
+def test_show_takes_the_study_that_ran_last(runs, command):
+    assert command("show").out == command("show", "by-hand").out
+    assert command("show", "runs/by-hand").code == 2  # no such folder yet
+    (runs / "by-hand").mkdir()
+    assert command("show", "runs/by-hand").out == command("show").out
+
+
+def test_show_tells_what_is_not_done(runs, command):
+    change(runs, "fdms", 0, "fail", "ValueError: no luck\n\nTraceback: here")
+    change(runs, "fdms", 1, "fail", "ValueError: no luck\n\nTraceback: there")
+    change(runs, "fdms", 2, "forget")
+    lines = command("show").out.splitlines()
+    assert lines[0] == "by-hand: 6 cells, 3 done, 2 failed, 1 waiting"
+    assert re.search(r"fdms      missing          2  waiting       0         –$", "\n".join(lines), re.M)
+    first, second = key_of("fdms", 0)[:8], key_of("fdms", 1)[:8]
+    assert lines[-1] == f"{first}, {second} failed: ValueError: no luck"
+
+
+def test_show_tells_of_another_version(runs, command):
+    with Store.open(runs, write=True) as store:
+        store.begin(key_of("fdms"), {}, FACTS, "0.0.1")
+        store.finish(key_of("fdms"))
+    assert command("show").out.endswith(
+        f"\n\nSome cells were run by version 0.0.1; this is {__version__}. understudy run --again runs\n"
+        "them anew.\n"
+    )
+
+
+CELL = """\
+{key}, a cell of by-hand
+strategy fdms, availability missing, seed 0
+done after 2 rounds, by understudy {version}
+
+last numbers
+  test_loss      1.5
+  test_accuracy  0.54
+
+nobody was left out in any round
+
+who stood in for whom most
+  for client  stood in  rounds
+           2  client 0       1
+
+configuration
+  data = DataRecipe
+    name = "digits"
+    partition = "iid"
+"""
+
+
+def test_show_a_cell(runs, command):
+    key = key_of("fdms")
+    said = command("show", key[:6])
+    assert (said.code, said.err) == (0, "")
+    assert said.out.startswith(CELL.format(key=key, version=__version__))
+    assert '\n      similarity = "cosine"\n' in said.out
+    assert "\n    alpha = 0.3\n" in said.out
+
+
+def test_show_who_is_left_out(runs, command):
+    said = command("show", key_of("dropout"))
+    assert (
+        "\nleast heard, of 2 rounds\n"
+        "  client  wanted  came  spoken for\n"
+        "       2       2     1           0\n"
+        "\nconfiguration\n"
+    ) in said.out
+
+
+def test_show_the_error_of_a_cell(runs, command):
+    change(runs, "fdms", 0, "fail", "ValueError: no luck\n\nTraceback: here")
+    said = command("show", key_of("fdms"))
+    assert said.out.splitlines()[2:6] == [
+        f"failed after 2 rounds, by understudy {__version__}",
+        "",
+        "ValueError: no luck",
+        "",
+    ]
+
+
+def test_show_what_is_not_there(runs, command):
+    said = command("show", "by-foot")
+    assert said.code == 2
+    assert said.out == ""
+    assert said.err == "understudy: runs/understudy.sqlite: no study 'by-foot'; there: by-hand\n"
+    assert command("show", "ffff").err.startswith("understudy: runs/understudy.sqlite: no study")
+
+
+def test_a_folder_without_runs(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    for arguments in (["show"], ["table"], ["plot"], ["report"]):
+        said = command(*arguments)
+        assert said.code == 2
+        assert said.out == ""
+        assert said.err == "understudy: runs: no runs here (no file understudy.sqlite)\n"
+
+
+# -- table ---------------------------------------------------------------------------------------
+
+# dropout: 50, 52, 54: mean 52, half a 95 % interval t(0.975; 2)·2/√3 = 4.3027·1.1547 = 4.97.
+# fdms: 53, 56, 56: mean 55, deviation √3: 4.3027·√3/√3 = 4.30. Differences 3, 4, 2: mean 3,
+# deviation 1: 4.3027/√3 = 2.48. Two of three clients come in one round, three in the other.
+TABLE = """\
+                              minus dropout,
+strategy  came   accuracy, %          points  seeds
+───────────────────────────────────────────────────
+dropout    2.5  52.00 ± 4.97               –      3
+fdms       2.5  55.00 ± 4.30    +3.00 ± 2.48      3
+
+came: participants per round. Accuracy: mean of the last 10 evaluated rounds. ±:
+half a 95 % interval over seeds. Differences are taken seed by seed. t-test: too
+few seeds, it takes 5. Wilcoxon: too few seeds, it takes 8.
+"""
+
+
+def without_line_ends(text):
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+
+
+def test_table(runs, command):
+    said = command("table", "by-hand")
+    assert (said.code, said.err) == (0, "")
+    assert without_line_ends(said.out) == TABLE
+
+
+def test_table_for_a_paper(runs, command):
+    said = command("table", "--format", "latex")
+    assert r"\begin{tabular}" in said.out
+    assert "55.00" in said.out
+    said = command("table", "--format", "markdown")
+    assert re.search(r"^\| fdms +\| +2\.5 \| 55\.00 ± 4\.30 \| +\+3\.00 ± 2\.48 \|", said.out, re.M)
+
+
+def test_table_as_numbers(runs, command):
+    said = command("table", "--format", "csv", "--baseline", "fdms")
+    lines = said.out.splitlines()
+    assert lines[0].split(",")[:3] == ["availability", "strategy", "participants"]
+    assert lines[1].startswith("missing,dropout,2.5,3,0.52,")
+
+
+def test_table_of_a_measure_that_is_none(runs, command):
+    said = command("table", "--metric", "acuracy_best")
+    assert said.code == 2
+    assert said.out == ""
+    assert said.err.startswith("understudy: metric: expected one of ")
+    assert said.err.count("\n") == 1
+    assert "'accuracy_best'" in said.err
+
+
+def test_table_when_nothing_is_done(runs, command):
+    for cell in cells():
+        change(runs, cell.labels["strategy"], cell.seed, "forget")
+    said = command("table")
+    assert said.code == 2
+    assert said.err == (
+        "understudy: by-hand: no cell is done, so there is no table; understudy show by-hand tells "
+        "how far they are\n"
+    )
+
+
+# -- plot and report -----------------------------------------------------------------------------
+
+
+def test_plot_writes_what_it_names(runs, command, tmp_path):
+    said = command("plot", "by-hand", "attendance", "--to", "pictures")
+    assert (said.code, said.err) == (0, "")
+    named = said.out.splitlines()
+    assert named
+    assert sorted(f"pictures/{file.name}" for file in (tmp_path / "pictures").iterdir()) == sorted(
+        named
+    )
+    assert all(re.fullmatch(r"pictures/attendance[\w.-]*\.(png|svg)", name) for name in named)
+
+
+def test_plot_of_a_picture_that_is_none(runs, command):
+    said = command("plot", "by-hand", "atendance")
+    assert said.code == 2
+    assert said.err.startswith("understudy: no picture named 'atendance' of by-hand; there: ")
+    assert not (runs / "by-hand").exists()
+
+
+def test_report_says_where_it_is(runs, command):
+    said = command("report")
+    assert (said.code, said.err) == (0, "")
+    assert said.out == "Report: runs/by-hand/report.html\n"
+    assert "55.00 ± 4.30" in (runs / "by-hand" / "report.html").read_text(encoding="utf-8")

@@ -1,0 +1,108 @@
+"""A study on Ray, on this machine: the same bits as without.
+
+Ray listens on all interfaces, so it runs where there is only a loopback.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.studies.running import TROUBLED, assert_same, contents, study_in
+from understudy.studies.runner import run_study
+
+WAIT = 900.0  # seconds; Ray takes ten to start on an idle machine, and a minute on a busy one
+
+# Three runs: one that is interrupted, the same going on, and one whose cells keep no checkpoint.
+SCRIPT = """
+import json, os, signal, sys, threading, time
+from pathlib import Path
+
+import ray
+
+from understudy.studies import ray_backend
+from understudy.studies.study import Study
+
+folder = Path(sys.argv[1])
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+told = {}
+
+def told_of(name, outcome):
+    told[name] = [len(outcome.done), len(outcome.failed), outcome.interrupted]
+
+def interrupt():
+    notes = folder / "notes"
+    while not notes.exists() or notes.stat().st_size < 6:
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
+
+small = Study.read(folder / "small" / "study.toml")
+threading.Thread(target=interrupt, daemon=True).start()
+told_of("interrupted", small.run(folder / "small-runs", on="ray"))
+told_of("gone on with", small.run(folder / "small-runs", on="ray"))
+
+class Apart(ray_backend.RayTasks):
+    def __init__(self, runs):
+        super().__init__(runs)
+        self._sign.unlink()  # nobody finds it, as if the folder were not shared
+
+ray_backend.RayTasks = Apart
+troubled = Study.read(folder / "troubled" / "study.toml", overrides=["seeds=1"])
+told_of("apart", troubled.run(folder / "troubled-runs", on="ray"))
+(folder / "told").write_text(json.dumps(told))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_a_study_on_ray_equals_the_local_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip("Ray is not installed (extra ray)")
+    alone = ["unshare", "-rn", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*alone, "true"], capture_output=True, check=False).returncode
+    ):
+        pytest.skip("unshare -rn is refused here: Ray would listen on all interfaces")
+    small = study_in(tmp_path / "small")
+    troubled = study_in(tmp_path / "troubled", TROUBLED, seeds=1)
+    ran = subprocess.run(
+        [*alone, sys.executable, "-c", SCRIPT, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=WAIT,
+        env={
+            **os.environ,
+            "NOTES": str(tmp_path / "notes"),
+            "PACE": "0.3",
+            "COMMIT_EVERY": "0",
+            "TROUBLE": str(tmp_path),
+            "RAY_USAGE_STATS_ENABLED": "0",
+        },
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    told = json.loads((tmp_path / "told").read_text())
+    assert told["interrupted"][2]
+    assert "To go on:" in ran.stderr
+    assert told["interrupted"][0] + told["gone on with"][0] == 4
+    assert told["gone on with"][1:] == [0, False]
+    assert 48 <= (tmp_path / "notes").stat().st_size <= 50  # it went on from its checkpoints
+    # of each strategy, one raises, one dies four times, one dies once at the most, one is well
+    assert told["apart"] == [4, 4, False]
+    monkeypatch.setenv("TROUBLE", str(tmp_path))
+    run_study(small, tmp_path / "small-whole", on="here")
+    assert_same(contents(tmp_path / "small-runs"), contents(tmp_path / "small-whole"))
+    (tmp_path / "mended").touch()  # the cells that failed are left to be played
+    run_study(troubled, tmp_path / "troubled-runs", on="here")
+    run_study(troubled, tmp_path / "troubled-whole", on="here")
+    assert_same(contents(tmp_path / "troubled-runs"), contents(tmp_path / "troubled-whole"))
