@@ -35,8 +35,3 @@ class Command:
             main([str(argument) for argument in arguments])
         captured = self._capsys.readouterr()
         return Said(ended.value.code or 0, captured.out, captured.err)
-
-
-@pytest.fixture
-def command(capsys, monkeypatch):
-    return Command(capsys, monkeypatch)

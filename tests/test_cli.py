@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import understudy
-from tests.cli import command  # noqa: F401 -- a fixture
+from tests.cli import Command
 from understudy import registry
 from understudy.commands import errors
 from understudy.listing import SECTIONS, listing
@@ -16,6 +16,11 @@ from understudy.studies import doctor
 COMMANDS = [
     "run", "studies", "list", "show", "table", "plot", "report", "export", "doctor",
 ]  # fmt: skip
+
+
+@pytest.fixture
+def command(capsys, monkeypatch):
+    return Command(capsys, monkeypatch)
 
 
 def test_version(command):
@@ -33,9 +38,10 @@ def test_help_names_all_commands(command):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_teaches_by_an_example_that_parses(name, command):
-    """A line of the help begins with the command itself; the command takes such a line's options."""
+    """Lines of the help begin with the command, and name no option that it has not."""
     said = command(name, "--help")
     assert said.code == 0
+    assert "\\" not in said.out
     examples = re.findall(rf"^ understudy {name}\b(.*)$", said.out, re.M)
     assert examples, said.out
     options = {word for example in examples for word in example.split() if word.startswith("--")}
@@ -89,7 +95,7 @@ def test_an_unknown_kind(command):
     assert said.err == (
         "understudy: no kind of part named 'smplers'; did you mean 'samplers'? known: "
         "strategies, samplers, compensators, races, cutoffs, guards, aggregators, servers, local, "
-        "rules, schedules, availability, delays, data, partitions, models, analyses\n"
+        "rules, schedules, availability, delays, data, partitions, models, losses, analyses\n"
     )
 
 

@@ -96,6 +96,7 @@ def test_groups_are_not_averaged_by_mistake():
         (lambda: plots.convergence(rounds({"a": {0: [np.nan]}})), "expected values of 'test_acc"),
         (lambda: plots.similarity([[1, 2]]), r"matrix: expected shape \(N, N\), got \(1, 2\)"),
         (lambda: plots.stood_in([[1]], groups=[0, 1]), r"groups: expected shape \(1,\), got \(2,"),
+        (lambda: plots.levels(runs({"a": {None: [1]}}), "alpha"), "expected levels of 'alpha'"),
         (lambda: plots.client_values({}), r"values: expected arrays of shape \(seeds, N\)"),
     ],
 )
@@ -282,6 +283,13 @@ def test_levels_that_are_names_keep_their_order_and_are_not_joined():
     axes = plots.levels(frame, "availability").axes[0]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["sln", "idl"]
     assert axes.containers[0].lines[0].get_linestyle() == "None"
+
+
+def test_long_names_of_levels_are_slanted_not_broken():
+    names = ["eighty_percent", "server_step_0.1", "as_read", "race", "steps"]
+    axes = plots.levels(runs({"a": dict.fromkeys(names, [0.5])}), "alpha").axes[0]
+    assert [label.get_text() for label in axes.get_xticklabels()] == names
+    assert {label.get_rotation() for label in axes.get_xticklabels()} == {30.0}
 
 
 def test_intervals_show_every_seed_and_the_mean():

@@ -41,6 +41,12 @@ def _models() -> Mapping[str, Any]:
     return MODELS
 
 
+def _losses() -> Mapping[str, Any]:
+    from understudy.studies.materials import LOSSES
+
+    return LOSSES
+
+
 def _analyses() -> Mapping[str, Any]:
     from understudy.analysis import ANALYSES
 
@@ -108,6 +114,7 @@ SECTIONS = (
     ),
     Section("partitions", "partition", "who holds what", _partitions, ("labels", "rng")),
     Section("models", "model", "what is trained", _models, ("shape", "n_classes")),
+    Section("losses", "loss", "what training makes small", _losses),
     Section("analyses", "analysis", "what is asked of finished cells", _analyses, ("run", "task")),
 )
 
@@ -163,8 +170,8 @@ def _parameters(section: Section, part: Any) -> Iterator[str]:
             factory = item.default_factory
             yield _shown(item.name, item.default if factory is MISSING else factory())
         return
-    if section.name == "schedules":
-        return  # functions of the round
+    if section.name in ("schedules", "losses"):
+        return  # functions: what they are called with is not a setting
     for name, argument in inspect.signature(part).parameters.items():
         if name not in section.given:
             yield _shown(name, argument.default)

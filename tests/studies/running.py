@@ -120,10 +120,12 @@ TROUBLED = STUDY.partition("[availability]")[0] + (
 )
 
 
-def study_in(folder: Path, text: str = STUDY, **overrides: Any) -> Study:
+def study_in(folder: Path, text: str = STUDY, plugin: str = "pacing", **overrides: Any) -> Study:
     """The study, read from files in `folder`; those that are there are left as they are."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, content in (("study.toml", text), ("pacing.py", PLUGIN), ("script.py", SCRIPT)):
+    text = text.replace("pacing:", f"{plugin}:")
+    files = {"study.toml": text, f"{plugin}.py": PLUGIN, "script.py": SCRIPT}
+    for name, content in files.items():
         if not (folder / name).exists():
             (folder / name).write_text(content)
     return Study.read(folder / "study.toml", overrides=overrides)

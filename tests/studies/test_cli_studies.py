@@ -5,15 +5,16 @@ machine; what is run is a study of a few seconds.
 """
 
 import re
-import shutil
 
 import numpy as np
-import pandas as pd
+import pandas
 import pytest
+import safetensors.numpy
 
-from tests.cli import command  # noqa: F401 -- a fixture
+from tests.cli import Command
 from understudy import FixedDropout, Outcome, RoundLog, fdms, fedavg
 from understudy._version import __version__
+from understudy.studies import builtins
 from understudy.studies.cell import Cell, DataRecipe, Task
 from understudy.studies.store import Store
 
@@ -28,6 +29,11 @@ FACTS = {
 }
 # in percent, of dropout and of fdms with seeds 0, 1, 2
 ACCURACY = {"dropout": (50.0, 52.0, 54.0), "fdms": (53.0, 56.0, 56.0)}
+
+
+@pytest.fixture
+def command(capsys, monkeypatch):
+    return Command(capsys, monkeypatch)
 
 
 def cells():
@@ -121,7 +127,9 @@ def test_show_tells_what_is_not_done(runs, command):
     change(runs, "fdms", 2, "forget")
     lines = command("show").out.splitlines()
     assert lines[0] == "by-hand: 6 cells, 3 done, 2 failed, 1 waiting"
-    assert re.search(r"fdms      missing          2  waiting       0         –$", "\n".join(lines), re.M)
+    assert re.search(
+        r"fdms      missing          2  waiting       0         –$", "\n".join(lines), re.M
+    )
     first, second = key_of("fdms", 0)[:8], key_of("fdms", 1)[:8]
     assert lines[-1] == f"{first}, {second} failed: ValueError: no luck"
 
@@ -131,8 +139,8 @@ def test_show_tells_of_another_version(runs, command):
         store.begin(key_of("fdms"), {}, FACTS, "0.0.1")
         store.finish(key_of("fdms"))
     assert command("show").out.endswith(
-        f"\n\nSome cells were run by version 0.0.1; this is {__version__}. understudy run --again runs\n"
-        "them anew.\n"
+        f"\n\nSome cells were run by version 0.0.1; this is {__version__}. "
+        "understudy run --again runs\nthem anew.\n"
     )
 
 
@@ -223,14 +231,10 @@ few seeds, it takes 5. Wilcoxon: too few seeds, it takes 8.
 """
 
 
-def without_line_ends(text):
-    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
-
-
 def test_table(runs, command):
     said = command("table", "by-hand")
     assert (said.code, said.err) == (0, "")
-    assert without_line_ends(said.out) == TABLE
+    assert said.out == TABLE
 
 
 def test_table_for_a_paper(runs, command):
@@ -294,3 +298,231 @@ def test_report_says_where_it_is(runs, command):
     assert (said.code, said.err) == (0, "")
     assert said.out == "Report: runs/by-hand/report.html\n"
     assert "55.00 ± 4.30" in (runs / "by-hand" / "report.html").read_text(encoding="utf-8")
+
+
+# -- export --------------------------------------------------------------------------------------
+
+
+def test_export_of_a_level(runs, command):
+    said = command("export", "--level", "round", "--to", "numbers")
+    assert (said.code, said.err, said.out) == (0, "", "numbers/by-hand-round.csv\n")
+    frame = pandas.read_csv(said.out.strip())
+    assert len(frame) == 12
+    last = frame[(frame["strategy"] == "fdms") & (frame["seed"] == 1)].iloc[-1]
+    assert (last["t"], last["came"], last["test_accuracy"]) == (1, 2, 0.57)
+
+
+def test_export_for_a_repository(runs, command):
+    said = command("export", "by-hand", "--to", "numbers")
+    assert said.code == 0
+    assert said.out == "numbers/by-hand/cells.csv\nnumbers/by-hand/curves.csv\n"
+    frame = pandas.read_csv("numbers/by-hand/cells.csv")
+    assert sorted(frame["key"]) == sorted(cell.key for cell in cells())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--format", "csv"], "Invalid value for --format: needs --level"),
+        (["--out", "x.safetensors"], "Invalid value for --out: needs --model, or say --to"),
+        (["--model", "ab", "--level", "run"],
+         "Invalid value for --model: goes without --level and --format"),
+        (["--model", "ab", "--out", "x"],
+         "Invalid value for --out: expected a name that ends in .safetensors, got x"),
+    ],
+)  # fmt: skip
+def test_export_refuses_what_means_nothing(arguments, line, runs, command):
+    said = command("export", *arguments)
+    assert (said.code, said.out) == (2, "")
+    assert said.err == f"understudy: {line} (see understudy export --help)\n"
+
+
+def test_export_of_a_model_that_is_not_there(runs, command):
+    said = command("export", "--model", key_of("fdms"))
+    assert said.code == 2
+    assert said.err == (
+        f"understudy: runs: no trained model of a cell whose key begins with '{key_of('fdms')}'\n"
+    )
+
+
+# -- studies -------------------------------------------------------------------------------------
+
+
+def test_studies_lists_all_with_what_they_show_and_how_long_they_take(command):
+    said = command("studies", "--scale", "tiny")
+    assert (said.code, said.err) == (0, "")
+    lines = said.out.splitlines()
+    assert max(map(len, lines)) <= 80
+    named = [line for line in lines if not line.startswith(" ")]
+    assert [line.split()[0] for line in named] == list(builtins.NAMES)
+    assert all(re.match(r"[\w-]+ +\d+ (s|min)  \S", line) for line in named)
+    words = " ".join(said.out.split())
+    for study in builtins.listed():
+        first, *_, last = study.shows.split()
+        assert first in words
+        assert last in words
+
+
+def test_studies_at_a_scale_that_is_none(command):
+    said = command("studies", "--scale", "huge")
+    assert said.code == 2
+    assert re.fullmatch(r"understudy: .*no scale named 'huge'; known: quick, .*\n", said.err)
+
+
+# -- run -----------------------------------------------------------------------------------------
+
+STUDY = """
+name = "small"
+shows = "whether it runs"
+rounds = 2
+seeds = 2
+baseline = "dropout"
+
+[data]
+name = "digits"
+partition = "clustered"
+n_clients = 10
+per_client = 10
+
+[model]
+name = "softmax"
+
+[strategies]
+full = { method = "fedavg", availability = "always" }
+dropout = "fedavg"
+fdms = "fdms"
+
+[availability]
+half = { name = "fixed_dropout", alpha = 0.5 }
+"""
+
+PLAN = """\
+small: whether it runs
+6 cells of 2 rounds
+  strategy      full, dropout, fdms
+  availability  half
+  seeds         0, 1
+  to run        {left}, {done} done
+"""
+
+RUN = r"""small: whether it runs
+6 cells of 2 rounds
+
+ +minus dropout,
+strategy +came +accuracy, % +points +seeds
+─+
+full +10\.0 +NUMBER +[+−]NUMBER +2
+dropout +7\.5 +NUMBER +– +2
+fdms +7\.5 +NUMBER +[+−]NUMBER +2
+
+came: participants per round\. Accuracy: mean of the last 10 evaluated rounds\. No
+intervals: they take 3 seeds\. Differences are taken seed by seed\. t-test: too
+few seeds, it takes 5\. Wilcoxon: too few seeds, it takes 8\.
+Report: runs/small/report\.html
+""".replace("NUMBER", r"\d+\.\d\d")
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.toml").write_text(STUDY)
+    return tmp_path
+
+
+def test_run_from_the_first_cell_to_the_report(study, command):
+    dry = command("run", "small.toml", "--dry-run")
+    assert (dry.code, dry.err) == (0, "")
+    assert dry.out.startswith(PLAN.format(left=6, done=0))
+    assert re.search(r"\n  time          about \d+ s on \d+ cores?\n", dry.out)
+    assert re.search(r"\n  disk          about [\d.]+ kB in runs\n$", dry.out)
+    assert not (study / "runs").exists()
+
+    first = command("run", "small.toml", "--jobs", "1")
+    assert (first.code, first.err) == (0, "")
+    assert re.fullmatch(RUN, first.out), first.out
+    assert (study / "runs" / "small" / "report.html").is_file()
+
+    assert command("run", "small.toml", "--dry-run").out == PLAN.format(left=0, done=6)
+    assert command("run", "small.toml").out == first.out
+
+    longer = command("run", "small.toml", "--dry-run", "--set", "seeds=[0, 5]").out
+    assert "\n  to run        3, 3 done\n" in longer
+    assert "\n  seeds         0, 5\n" in longer
+
+    with Store.open("runs") as store:
+        key = store.cells("small")[-1].key
+    said = command("export", "--model", key[:8], "--out", "model.safetensors")
+    assert (said.code, said.out) == (0, "model.safetensors\n")
+    weights = safetensors.numpy.load_file("model.safetensors")
+    assert sorted(array.shape for array in weights.values()) == [(10,), (10, 64)]
+
+    assert command("export", "--to", "numbers").code == 0
+    skipped = command("run", "small.toml", "--folder", "new", "--skip-in", "numbers", "--dry-run")
+    assert "\n  to run        0, 0 done, 6 skipped\n" in skipped.out
+
+
+def test_a_cell_that_fails_is_named_and_the_others_are_done(study, command):
+    """With seven of ten away, no client of each of the five clusters can be there."""
+    half = STUDY + 'most = { name = "fixed_dropout", alpha = 0.7 }\n'
+    (study / "small.toml").write_text(half)
+    said = command("run", "small.toml", "--on", "here", "--no-report", "--seeds", "1")
+    assert said.code == 1
+    assert "Report" not in said.out
+    assert not (study / "runs" / "small" / "report.html").exists()
+    assert "Left out, not being\ndone: 2 cells." in said.out
+    lines = said.err.splitlines()
+    assert len(lines) == 3
+    for line in lines[:2]:
+        assert re.match(r"understudy: cell [0-9a-f]{16} failed: ValueError: alpha: with 7 of", line)
+    assert lines[2] == (
+        "understudy: 2 cells failed; understudy show KEY tells all, the same command tries again"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["smal.toml"], "no file and no built-in study named 'smal.toml'; known: quickstart, fdms"),
+        (["quikstart"],
+         "no file and no built-in study named 'quikstart'; did you mean 'quickstart'? known: "),
+        (["small.toml", "--set", "local.rl=0.1"],
+         "small.toml: local.rl: no such key; did you mean 'rule'? known: lr, schedule, epochs"),
+        (["small.toml", "--set", "strategies.fdms.similarity=cos"],
+         "small.toml: strategies.fdms.similarity: expected one of 'cosine', 'distance', got 'cos'"),
+        (["small.toml", "--scale", "huge"],
+         "small.toml: scale: no scale named 'huge'; known: tiny"),
+        (["small.toml", "--set", "rounds"], "small.toml: expected key=value, got 'rounds'"),
+        (["small.toml", "--block", "a"], "small.toml: blocks: no block 'a'"),
+        (["small.toml", "--rounds", "0"],
+         "Invalid value for '--rounds': 0 is not in the range x>=1"),
+        (["small.toml", "--seeds", "0"],
+         "Invalid value for '--seeds': 0 is not in the range x>=1"),
+        (["small.toml", "--skip-in", "no"], "Invalid value for --skip-in: no such folder: no"),
+        (["small.toml", "--folder", "small.toml/x"], "small.toml/x/small: Not a directory"),
+        (["small.toml", "--set", "data.name=mnist"],
+         "mnist: no train-images-idx3-ubyte or train-images-idx3-ubyte.gz in data/MNIST/raw"),
+    ],
+)  # fmt: skip
+def test_a_bad_call_is_refused_in_one_line_before_anything_runs(
+    arguments, line, study, command, monkeypatch
+):
+    monkeypatch.delenv("UNDERSTUDY_DATA", raising=False)
+    said = command("run", *arguments)
+    assert said.code == 2
+    assert said.err.startswith(f"understudy: {line}")
+    assert said.err.count("\n") == 1
+    assert not (study / "runs" / "cells").exists()
+
+
+def test_the_short_cuts_win_over_set(study, command):
+    said = command(
+        "run", "small.toml", "--dry-run", "--rounds", "3", "--set", "rounds=9", "--set", "seeds=7",
+        "--seeds", "1",
+    )  # fmt: skip
+    assert said.out.splitlines()[1] == "3 cells of 3 rounds"
+
+
+def test_without_a_name_quickstart_is_run(study, command):
+    said = command("run", "--dry-run", "--rounds", "5", "--seeds", "1")
+    assert said.out.startswith("quickstart: ")
+    assert "\n8 cells of 5 rounds at scale quick\n" in said.out

@@ -16,7 +16,7 @@ from understudy.studies.main_metric import main_metric
 from understudy.studies.picture_groups import groups_of
 from understudy.studies.schema import StoreError
 from understudy.studies.store import Store, StoredCell
-from understudy.studies.wording import command, in_words, meanings, merged
+from understudy.studies.wording import command, in_words, meanings, merged, sentence
 
 BROKEN, WAITING = 3, 20  # positions: uniform at alpha 0.2 with seed 0; uniform at 0.5 with seed 2
 T_OF_TWO = 4.302653  # 0.975 quantile of Student's t with 2 degrees of freedom
@@ -300,6 +300,12 @@ def test_descriptions_in_words():
     other = {"class": "FDMS", "similarity": "distance", "race": None}
     assert in_words(merged([one, other, one])) == "FDMS(similarity = cosine | distance)"
     assert in_words(merged([one, {"class": "Ignore"}])) == "FDMS(similarity = cosine) | Ignore"
+
+
+def test_sentences():
+    assert sentence("what is lost") == "What is lost."
+    assert sentence("σ grows!") == "σ grows!"
+    assert sentence(None) is None
 
 
 def test_labels_that_have_not_begun_are_listed():

@@ -212,12 +212,12 @@ def test_what_is_done_is_not_played_again_and_other_studies_share_it(
 
 def test_an_edited_plug_in_plays_exactly_the_cells_that_use_it(tmp_path: Path) -> None:
     text = STUDY.replace('analysis = ["pacing:seen"]\n', "") + 'always = "always"\n'
-    before = study_in(tmp_path, text, seeds=1)
+    before = study_in(tmp_path, text, "edited", seeds=1)
     runs = tmp_path / "runs"
     assert len(run_study(before, runs, on="here").done) == 4
-    with open(tmp_path / "pacing.py", "a") as plugin:
+    with open(tmp_path / "edited.py", "a") as plugin:
         plugin.write("\n# edited\n")
-    after = study_in(tmp_path, seeds=1)
+    after = study_in(tmp_path, text, "edited", seeds=1)
     outcome = run_study(after, runs, on="here")
     assert sorted(outcome.done) == sorted(
         cell.key for cell in after.cells() if cell.labels["availability"] == "half"
@@ -228,13 +228,13 @@ def test_an_edited_plug_in_plays_exactly_the_cells_that_use_it(tmp_path: Path) -
 
 
 def test_a_plug_in_that_is_edited_after_the_study_was_read_is_refused(tmp_path: Path) -> None:
-    study = study_in(tmp_path, seeds=1)
-    with open(tmp_path / "pacing.py", "a") as plugin:
+    study = study_in(tmp_path, STUDY, "late", seeds=1)
+    with open(tmp_path / "late.py", "a") as plugin:
         plugin.write("\n# edited too late\n")
     outcome = run_study(study, tmp_path / "runs", on="here")
     assert len(outcome.failed) == 2
     for error in outcome.failed.values():
-        assert error.startswith("RuntimeError: pacing: its file was edited while the study ran")
+        assert error.startswith("RuntimeError: late: its file was edited while the study ran")
 
 
 def test_a_checkpoint_of_another_version_is_not_gone_on_with(

@@ -50,7 +50,6 @@ def export(
     written to a folder of the study's name: one row per cell, and at most
     100 points of each cell's curves.
 
-    \\b
     understudy export quickstart --to docs/results
     understudy export quickstart --level round --format parquet
     understudy export --model 3f2a90c1 --out model.safetensors

@@ -11,11 +11,11 @@ import typer
 def list_parts(kind: Annotated[str | None, typer.Argument()] = None) -> None:
     """What a study can name, with parameters and their defaults.
 
-    KIND is one of strategies, samplers, compensators, races, cutoffs, guards, aggregators, servers,
-    local, rules, schedules, availability, delays, data, partitions, models, analyses: what each of
+    KIND is one of strategies, samplers, compensators, races, cutoffs,
+    guards, aggregators, servers, local, rules, schedules, availability,
+    delays, data, partitions, models, losses, analyses: tells what each of
     them is. Without it, all are listed in short.
 
-    \b
     understudy list
     understudy list samplers
     """
@@ -30,7 +30,6 @@ def doctor(
 ) -> None:
     """Versions, this machine, data sets found and how to get the others, extras.
 
-    \b
     understudy doctor
     """
     from understudy.studies.doctor import examine, page

@@ -26,7 +26,6 @@ def plot(
     study that ran last. NAMEs, or what they begin with, choose pictures;
     without one, all are written.
 
-    \\b
     understudy plot quickstart
     understudy plot quickstart convergence --to pictures
     """
@@ -53,7 +52,6 @@ def report(study: places.StoredName = None, folder: places.Folder = places.RUNS)
     STUDY is its name, its file or its folder below runs; without it, the
     study that ran last.
 
-    \\b
     understudy report quickstart
     """
     from understudy.studies.report import write_report

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import RenderableType
 
 RUNS = Path("runs")
 Folder = Annotated[Path, typer.Option("--folder", help="The runs folder.")]
@@ -53,8 +53,15 @@ def _name_in(file: Path) -> str:
         return str(tomllib.load(opened).get("name", file.stem))
 
 
-def console() -> Console:
-    """Where tables are printed."""
+def show_table(table: RenderableType) -> None:
+    """Print a table: in colours on a terminal, elsewhere without spaces at the ends of lines."""
     from rich.console import Console
 
-    return Console(highlight=False, soft_wrap=False)
+    console = Console(highlight=False)
+    if console.is_terminal:
+        console.print(table)
+        return
+    with console.capture() as captured:
+        console.print(table)
+    for line in captured.get().splitlines():
+        typer.echo(line.rstrip())

@@ -20,10 +20,7 @@ def plan(study: Study, folder: Path, skip: frozenset[str] = frozenset()) -> Iter
     from understudy.studies.estimates import estimate, readable
 
     cells, trials = study.cells(), study.tuning()
-    scale = "" if study.scale is None else f" at scale {study.scale}"
-    rounds = sorted({cell.task.rounds for cell in cells})
-    words = " or ".join(map(str, rounds)) if len(rounds) < 3 else f"{rounds[0]} to {rounds[-1]}"
-    yield f"{study.name}{scale}: {text.count(len(cells), 'cell')} of {words} rounds"
+    yield from introduction(study, cells)
     wanted = [*trials, *(cell for cell in cells if cell.key not in skip)]
     pending = pending_of(wanted, folder)
     needed = estimate(pending)
@@ -39,6 +36,17 @@ def plan(study: Study, folder: Path, skip: frozenset[str] = frozenset()) -> Iter
         rows["time"] = f"about {readable(needed.seconds())} on {text.count(n_cores, 'core')}"
         rows["disk"] = f"about {readable_bytes(needed.n_bytes)} in {folder}"
     yield from text.named(rows)
+
+
+def introduction(study: Study, cells: Sequence[Cell]) -> Iterator[str]:
+    """Lines: what it shows, and how large it is."""
+    yield from text.wrapped(f"{study.name}: {study.shows}" if study.shows else study.name)
+    rounds = sorted({cell.task.rounds for cell in cells})
+    words = f"{rounds[0]} to {rounds[-1]} rounds"
+    if len(rounds) < 3:
+        words = " or ".join([*map(str, rounds[:-1]), text.count(rounds[-1], "round")])
+    scale = "" if study.scale is None else f" at scale {study.scale}"
+    yield f"{text.count(len(cells), 'cell')} of {words}{scale}"
 
 
 def check_data(study: Study, folder: Path, skip: frozenset[str]) -> None:

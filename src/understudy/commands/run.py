@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from understudy.commands import errors, places, text
-from understudy.commands.plan import check_data, plan
+from understudy.commands.plan import check_data, introduction, plan
 
 if TYPE_CHECKING:
     from understudy.studies.runner import Outcome
@@ -24,6 +24,7 @@ class On(StrEnum):
 
     local = "local"
     ray = "ray"
+    here = "here"
 
 
 def run(
@@ -47,7 +48,9 @@ def run(
         float | None,
         typer.Option(min=0.001, metavar="GB", help="Gigabytes that all cells may use."),
     ] = None,
-    on: Annotated[On, typer.Option(help="This machine, or a Ray cluster.")] = On.local,
+    on: Annotated[
+        On, typer.Option(help="Processes here, a Ray cluster, or this process.")
+    ] = On.local,
     again: Annotated[bool, typer.Option("--again", help="Forget earlier runs of it.")] = False,
     skip_in: Annotated[
         Path | None,
@@ -64,7 +67,6 @@ def run(
     studies); without it, quickstart, which takes about a minute. What is
     done already is not run again. Ctrl-C stops it; the same command goes on.
 
-    \\b
     understudy run
     understudy run --rounds 5 --seeds 1
     understudy run fdms-fig1 --scale paper --dry-run
@@ -79,8 +81,11 @@ def run(
         for line in plan(opened, folder, skip):
             typer.echo(line)
         return
-    if on is On.local:
+    if on is not On.ray:
         check_data(opened, folder, skip)
+    for line in introduction(opened, opened.cells()):
+        typer.echo(line)
+    typer.echo()
     outcome = opened.run(
         folder,
         jobs=jobs,
@@ -134,7 +139,7 @@ def _told(study: Study, outcome: Outcome, folder: Path, *, report: bool) -> None
 
     place = places.Place(folder, study.name)
     try:
-        places.console().print(compared(place).to_rich())
+        places.show_table(compared(place).to_rich())
     except NothingToCompare as nothing:
         typer.echo(nothing)
         report = False

@@ -34,7 +34,6 @@ def show(
     study's cells has them. Of a cell: its configuration, its last numbers,
     who is being left out, and who stood in for whom.
 
-    \\b
     understudy show quickstart
     understudy show 3f2a90c1
     """

@@ -23,7 +23,6 @@ def studies(
     Times are rough, for all cores of this machine, at the scale quick
     unless another is named.
 
-    \\b
     understudy studies
     understudy studies --scale paper
     """

@@ -43,7 +43,6 @@ def table(
     STUDY is its name, its file or its folder below runs; without it, the
     study that ran last.
 
-    \\b
     understudy table quickstart
     understudy table quickstart --metric rounds_to_target
     understudy table fdms-fig1 --baseline dropout --format latex > table.tex
@@ -51,7 +50,7 @@ def table(
     place = places.find(study, folder)
     comparison = compared(place, metric, baseline, by)
     if form is Form.text:
-        places.console().print(comparison.to_rich())
+        places.show_table(comparison.to_rich())
     elif form is Form.markdown:
         typer.echo(comparison.to_markdown().rstrip())
     elif form is Form.latex:

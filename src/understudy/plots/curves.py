@@ -132,6 +132,9 @@ def _lines(
     if log:
         axes.set_yscale("log")
     axes.margins(x=0.02)
+    first, last = min(line.x[0] for line in lines), max(line.x[-1] for line in lines)
+    if first == last:
+        axes.set_xlim(first - 0.5, last + 0.5)
     legend_below(figure, handles, names)
     return figure, axes
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from understudy.plots.measures import measure
@@ -69,6 +70,8 @@ def levels(
         raise ValueError(f"frame: expected values of {metric!r}, got none")
     shown = measure(metric)
     steps = ordered(known[axis].tolist())
+    if not steps:
+        raise ValueError(f"frame: expected levels of {axis!r}, got none")
     labels = labels_in(known, by)
     names = texts(labels)
     figure, axes = canvas(legend=names)
@@ -105,8 +108,8 @@ def levels(
                 elinewidth=1.2,
             )
         )
-    axes.set_xticks(range(len(steps)), labels=wrapped(steps, max(8, 66 // max(len(steps), 1))))
-    axes.set_xlim(-0.5, max(len(steps), 1) - 0.5)
+    _name_levels(axes, steps)
+    axes.set_xlim(-0.5, len(steps) - 0.5)
     axes.grid(visible=False, axis="x")
     axes.set_xlabel(text(axis).replace("_", " "))
     name_height(axes, shown.head)
@@ -164,6 +167,16 @@ def intervals(
     axes.set_xlabel(text(shown.head))
     titled(axes, title)
     return figure
+
+
+def _name_levels(axes: Axes, steps: list[Any]) -> None:
+    """Names of levels below the axis: broken at spaces, or slanted where that does not help."""
+    width = max(6, 60 // len(steps))
+    names = texts(steps, 40)
+    if any(len(word) > width for name in names for word in name.split()):
+        axes.set_xticks(range(len(steps)), labels=names, rotation=30, ha="right")
+    else:
+        axes.set_xticks(range(len(steps)), labels=wrapped(steps, width))
 
 
 def ordered(values: list[Any]) -> list[Any]:

@@ -140,6 +140,8 @@ def titled(axes: Axes, title: str | None) -> None:
 def name_height(axes: Axes, words: str) -> None:
     """Name the vertical axis, in two lines where one would be longer than the axis."""
     axes.set_ylabel("\n".join(wrap(text(words, 80), 32)))
+    if axes.get_yscale() == "linear":
+        axes.ticklabel_format(axis="y", useOffset=False)  # 2.3041, not 4.1e-3 + 2.3
 
 
 def style_of(chosen: Mapping[Any, Style] | None, labels: Sequence[Hashable]) -> dict[Any, Style]:

@@ -8,8 +8,12 @@ from typing import Any
 _LATER = {  # loaded when asked for: a command that only lists things need not load the simulator
     "Study": "understudy.studies.study",
     "StudyError": "understudy.studies.errors",
+    "built_in": "understudy.studies.builtins",
+    "cell_module": "understudy.studies.trained",
     "compare": "understudy.studies.statistics",
     "results": "understudy.studies.frames",
+    "run_study": "understudy.studies.runner",
+    "write_report": "understudy.studies.report",
 }
 __all__ = sorted(_LATER)
 

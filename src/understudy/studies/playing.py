@@ -17,7 +17,9 @@ import cloudpickle
 
 from understudy.home import FolderInUse
 from understudy.simulation.engine import COMMIT_EVERY
-from understudy.studies.cell import DataRecipe, source_digest
+from understudy.studies import plugins
+from understudy.studies.cell import DataRecipe
+from understudy.studies.identity import source_digest
 from understudy.studies.trained import model_files, write_files
 
 if TYPE_CHECKING:
@@ -188,22 +190,21 @@ def last_word(order: Order, boss: Boss, shelf: Shelf) -> tuple[Any, ...]:
         return "failed", *said(error)
 
 
-_known: dict[
-    str, str
-] = {}  # modules of plug-ins that this process has imported, and what they were
+_when_imported: dict[str, str | None] = {}  # modules of plug-ins → sha256 of their files then
 
 
 def _refuse_edited(sources: Mapping[str, str | None]) -> None:
     """The cell is named after its plug-ins as they were when the study was read."""
     for module, digest in sources.items():
-        if module == "__main__" or digest is None or _known.get(module) == digest:
+        if digest is None or ":" in module:  # what the program itself defines comes by value
             continue
-        if source_digest(module) != digest:
+        if module not in _when_imported:
+            _when_imported[module] = source_digest(module)
+        if plugins._seen.get(module, _when_imported[module]) != digest:
             raise RuntimeError(
                 f"{module}: its file was edited while the study ran; run the study again, and its "
                 "cells are those of the edited file"
             )
-        _known[module] = digest
 
 
 def _opened(task: Task, federation: Federation, order: Order, ledger: SentLogs) -> Run:

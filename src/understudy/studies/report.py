@@ -25,7 +25,7 @@ from understudy.studies.paired import SEEDS_OF_T, SEEDS_OF_WILCOXON
 from understudy.studies.sheets import NOTHING, TOO_FEW, Sheet, label_word, sheet_of
 from understudy.studies.statistics import compare
 from understudy.studies.store import Store, StoredCell, StoredStudy
-from understudy.studies.wording import command, meanings, settings_in_words
+from understudy.studies.wording import command, meanings, sentence, settings_in_words
 
 FILE = "report.html"
 LARGEST_SVG = 300_000  # bytes; a picture that would be larger is written as PNG
@@ -51,7 +51,11 @@ MEASURES = {  # tables beside the main one, each with those of its measures that
     ),
     "Substitution and similarity": ("oracle_error_relative", "evaluations_spared"),
 }
-OFTEN_ZERO = ("clock_to_target", "count_variance")  # without delays, without a sampler
+OFTEN_ZERO = (  # without delays, without a sampler, without a race
+    "clock_to_target",
+    "count_variance",
+    "evaluations_spared",
+)
 FOUND = "Found by the analyses"
 CREDITS = {
     "digits": (
@@ -108,7 +112,7 @@ def render(runs_folder: str | Path, study_name: str) -> str:
     return environment.get_template("study.html").render(
         title=study.about.get("title") or study.name,
         study=study,
-        shows=study.about.get("shows"),
+        shows=sentence(study.about.get("shows")),
         progress=_progress(cells),
         setting=settings_in_words(study.about, cells, list(resolved.values())),
         strategies=meanings(cells, resolved, "strategy"),

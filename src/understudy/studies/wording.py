@@ -67,6 +67,14 @@ def meanings(
     return [(label, in_words(merged(own)) if own else "not begun") for label, own in found.items()]
 
 
+def sentence(words: str | None) -> str | None:
+    """Words as a sentence: a capital at the beginning (not of a symbol), a full stop."""
+    if not words:
+        return None
+    first = words[0].upper() if words[0].isascii() else words[0]
+    return first + words[1:] + ("" if words[-1] in ".!?…" else ".")
+
+
 def command(about: Mapping[str, Any], name: str) -> str | None:
     """The command that repeats the study; None for one that was made in Python."""
     if name in BUILT_IN:
@@ -138,7 +146,7 @@ def _data(facts: Sequence[Mapping[str, Any]], resolved: Sequence[Mapping[str, An
         low, high = f"{min(sizes):,.0f}", f"{max(sizes):,.0f}"
         parts[-1] += f" with {low if low == high else f'{low} to {high}'} training examples each"
     clusters = _distinct(str(len(set(one["groups"]))) for one in facts if one.get("groups"))
-    if clusters:
+    if clusters not in ([], ["1"]):
         parts.append(f"{' or '.join(clusters)} clusters")
     classes = _distinct(str(one["n_classes"]) for one in facts if one.get("n_classes"))
     if classes:

@@ -1,0 +1,406 @@
+"""The rule of the verdicts, by hand; the papers' claims; the page that is made of both."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from understudy.studies import results_page, verdicts
+from understudy.studies.paper_claims import (
+    ClaimError,
+    Contrast,
+    Pick,
+    claim_of,
+    read_claims,
+    tolerance_of,
+)
+from understudy.studies.results_book import Book, Sizes, matches
+from understudy.studies.verdicts import (
+    CONTRADICTED,
+    HOLDS,
+    IN_PART,
+    NOT_REPRODUCED,
+    NOT_RUN,
+    OPEN,
+    REPRODUCED,
+    interval,
+    judge,
+    near,
+    order,
+    seeds_to_decide,
+    status_of,
+    trend,
+    value,
+    verdict_of,
+)
+
+CLAIMS = Path(__file__).parents[2] / "docs" / "claims.toml"
+
+
+def claim(**changes):
+    """A claim as it is written, with some keys changed; None takes a key away."""
+    table = {
+        "id": "c",
+        "place": "Paper, fig. 1",
+        "words": "A is better than B.",
+        "study": "s",
+        "metric": "accuracy_last10",
+        "quantifier": "all",
+        "contrasts": [{"kind": "order", "A": {"strategy": "a"}, "B": {"strategy": "b"}}],
+    } | changes
+    return {key: given for key, given in table.items() if given is not None}
+
+
+def looking(table):
+    """A `look` that knows cells by their strategy."""
+    return lambda pick: dict(enumerate(table[pick.labels["strategy"]]))
+
+
+# -- the rule --------------------------------------------------------------------------------------
+
+
+def test_the_four_kinds():
+    assert order(0.9, 0.8) == pytest.approx(0.1)
+    assert order(0.3, 0.4, sign=-1) == pytest.approx(0.1)  # less is better
+    assert order(0.31, 0.30, factor=1.05, sign=-1) == pytest.approx(0.315 - 0.31)
+    assert order(0.9, 0.8, margin=0.03) == pytest.approx(0.07)
+    # gains of 0.3 and 0.1: a difference of 0.2
+    assert trend(0.9, 0.6, 0.9, 0.8) == pytest.approx(0.2)
+    # 0.85 lies 0.05 of the 0.1 from 0.8 to 0.9: exactly half of the way
+    assert near(0.85, 0.8, 0.9) == pytest.approx(0)
+    assert near(0.88, 0.8, 0.9) == pytest.approx(0.03)
+    assert value(0.45, 0.44, 0.02) == pytest.approx(0.01)
+    assert value(0.40, 0.44, 0.02) == pytest.approx(-0.02)
+
+
+def test_a_value_may_be_told_of_two_cells():
+    """0.36 over 0.30 is a rise of 20 %, against 19.8 % within 2 points: 0.02 − 0.002."""
+    sides = (Pick(), Pick())
+    ratio = Contrast("value", sides, paper=0.198, tolerance=0.02, told_as="ratio")
+    assert verdicts.number(ratio, [0.36, 0.30], sign=-1) == pytest.approx(0.018)
+    difference = Contrast("value", sides, paper=0.069, tolerance=0.02, told_as="difference")
+    assert verdicts.number(difference, [0.409, 0.340], sign=1) == pytest.approx(0.02)
+
+
+def test_the_interval_is_students_with_90_per_cent():
+    """1, 2, 3: s = 1, t(0.95; 2) = 2.919986, so half of it is 2.919986/√3 = 1.685855."""
+    assert interval([1, 2, 3]) == pytest.approx((2, 2 - 1.685855, 2 + 1.685855), abs=1e-6)
+    assert interval([4.0])[0] == 4
+    assert math.isnan(interval([4.0])[1])
+
+
+@pytest.mark.parametrize(
+    ("numbers", "status"),
+    [
+        ([1, 2, 3], HOLDS),
+        ([-1, -2, -3], CONTRADICTED),
+        ([-1, 2, 3], OPEN),
+        ([0.1, 0.1, 0.1], HOLDS),
+        ([0, 0, 0], OPEN),  # neither above nor below
+        ([5, 6], NOT_RUN),  # two seeds are too few
+        ([], NOT_RUN),
+    ],
+)
+def test_a_contrast_holds_is_contradicted_or_open(numbers, status):
+    assert status_of(numbers) == status
+
+
+def test_seeds_that_an_open_contrast_would_take():
+    """−1, 2, 3: d̄ = 4/3, s² = ((7/3)² + (2/3)² + (5/3)²)/2 = 13/3; 4·(13/3)/(16/9) = 9.75."""
+    assert seeds_to_decide([-1, 2, 3]) == 10
+    assert seeds_to_decide([-1, 0, 1]) == math.inf
+    assert math.isnan(seeds_to_decide([1]))
+
+
+@pytest.mark.parametrize(
+    ("statuses", "quantifier", "verdict"),
+    [
+        ([HOLDS, HOLDS], "all", REPRODUCED),
+        ([HOLDS, OPEN], "all", IN_PART),
+        ([HOLDS, CONTRADICTED], "best", IN_PART),
+        ([OPEN, CONTRADICTED], "all", NOT_REPRODUCED),
+        ([OPEN, OPEN], "all", OPEN),
+        ([HOLDS, HOLDS, OPEN], "most", REPRODUCED),
+        ([HOLDS, OPEN], "most", IN_PART),  # half is not over half
+        ([HOLDS, HOLDS, CONTRADICTED], "most", IN_PART),
+        ([HOLDS, HOLDS, OPEN], "best", IN_PART),
+        ([CONTRADICTED, OPEN, OPEN], "most", NOT_REPRODUCED),
+        ([HOLDS, NOT_RUN], "all", NOT_RUN),
+        ([], "all", NOT_RUN),
+    ],
+)
+def test_a_claim_from_its_contrasts(statuses, quantifier, verdict):
+    assert verdict_of(statuses, quantifier) == verdict
+
+
+def test_seeds_are_paired():
+    """Seed 3 is missing on one side: three pairs are left, with differences 1, 1, 1."""
+    entry = claim_of(claim())
+    found = judge(entry, looking({"a": [2.0, 3.0, 4.0, 9.0], "b": [1.0, 2.0, 3.0]}))
+    assert found.verdict == REPRODUCED
+    assert dict(found.contrasts[0].numbers) == {0: 1.0, 1: 1.0, 2: 1.0}
+    assert found.n_seeds == 3
+
+
+def test_a_number_takes_the_place_of_a_side():
+    above = claim_of(claim(contrasts=[{"kind": "order", "A": {"strategy": "a"}, "B": 0.5}]))
+    assert judge(above, looking({"a": [0.6, 0.7, 0.8]})).verdict == REPRODUCED
+    below = claim_of(claim(contrasts=[{"kind": "order", "A": 0.5, "B": {"strategy": "a"}}]))
+    assert judge(below, looking({"a": [0.6, 0.7, 0.8]})).verdict == NOT_REPRODUCED
+
+
+# -- claims as they are written --------------------------------------------------------------------
+
+
+def test_lists_and_labels_make_one_contrast_each():
+    entry = claim_of(
+        claim(
+            block="mnist",
+            over={"alpha": [0.3, 0.7]},
+            contrasts=[
+                {"kind": "order", "A": {"strategy": "a"},
+                 "B": [{"strategy": "b"}, {"strategy": "c"}]}
+            ],
+        )
+    )  # fmt: skip
+    assert len(entry.contrasts) == 4
+    rivals = [(pick.labels["strategy"], pick.labels["alpha"]) for pick in
+              (contrast.picks[1] for contrast in entry.contrasts)]  # fmt: skip
+    assert rivals == [("b", 0.3), ("c", 0.3), ("b", 0.7), ("c", 0.7)]
+    assert all(pick.labels["block"] == "mnist" for c in entry.contrasts for pick in c.picks)
+
+
+def test_a_trend_is_taken_between_two_ends():
+    ends = {"to": {"study": "other", "alpha": 0.7}, "from": {"alpha": 0.3}}
+    entry = claim_of(
+        claim(contrasts=[{"kind": "trend", "A": {"strategy": "a"}, "B": {"strategy": "b"}, **ends}])
+    )
+    (contrast,) = entry.contrasts
+    assert [(p.study, p.labels["strategy"], p.labels["alpha"]) for p in contrast.picks] == [
+        ("other", "a", 0.7), ("other", "b", 0.7), ("s", "a", 0.3), ("s", "b", 0.3),
+    ]  # fmt: skip
+    assert entry.studies == ("other", "s")
+
+
+def test_tolerances():
+    assert tolerance_of("accuracy_best", 0.44) == 0.02
+    assert tolerance_of("loss_best", 0.302) == pytest.approx(0.0302)
+    assert tolerance_of("f1_func_sim", 0.8) == pytest.approx(0.08)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"quantifer": "all"}, "c: quantifer: no such key; did you mean 'quantifier'"),
+        ({"words": None}, "c: words: expected a value"),
+        ({"quantifier": "some"}, "c: quantifier: expected one of all, most, best, got 'some'"),
+        ({"better": "more"}, "c: better: expected one of higher, lower"),
+        ({"metric": "rounds_to_target"}, "c: target: expected exactly with"),
+        ({"target": 0.9}, "c: target: expected exactly with"),
+        ({"contrasts": []}, "c: contrasts: expected at least one"),
+        ({"contrasts": [{"kind": "order", "A": {}}]}, "c: order: B: expected a value"),
+        ({"contrasts": [{"kind": "order", "A": {}, "B": {}, "C": {}}]}, "order: C: no such key"),
+        ({"contrasts": [{"kind": "value", "A": {}, "B": {}, "paper": 1}]}, "value: as: expected"),
+        ({"contrasts": [{"kind": "value", "A": {}, "paper": "x"}]}, "paper: expected a number"),
+        ({"contrasts": [{"kind": "above", "A": {}, "B": {}}]}, "kind: expected one of order"),
+        ({"over": {"alpha": 0.3}}, "c: over: expected labels with lists"),
+    ],
+)
+def test_what_cannot_be_read_is_told(changes, words):
+    with pytest.raises(ClaimError, match=words):
+        claim_of(claim(**changes))
+
+
+def test_two_claims_of_one_id_are_refused(tmp_path):
+    entry = """[[claim]]
+id = "c"
+place = "p"
+words = "w"
+study = "s"
+metric = "m"
+quantifier = "all"
+contrasts = [{ kind = "order", A = { strategy = "a" }, B = 1 }]
+"""
+    (tmp_path / "claims.toml").write_text(entry * 2)
+    with pytest.raises(ClaimError, match="two claims of this id"):
+        read_claims(tmp_path / "claims.toml")
+
+
+def test_every_claim_picks_cells_of_its_study():
+    """At scale results each side has one cell for each of at least three seeds."""
+    sizes = Sizes()
+    claims = read_claims(CLAIMS)
+    assert {claim.place.partition(",")[0].partition(" (")[0] for claim in claims} == {
+        "FL-FDMS", "FedGS", "FedAR",
+    }  # fmt: skip
+    for entry in claims:
+        for pick in (pick for contrast in entry.contrasts for pick in contrast.picks):
+            seeds = [cell.seed for cell in sizes.cells(pick.study, "results")
+                     if matches(pick, cell.labels)]  # fmt: skip
+            assert len(seeds) == len(set(seeds)) >= verdicts.FEWEST_SEEDS, (entry.id, str(pick))
+
+
+# -- from files ------------------------------------------------------------------------------------
+
+CELLS_CSV = """key,strategy,availability,alpha,block,seed,rounds,accuracy_last10
+k00,dropout,missing,0.5,mnist,0,40,0.80
+k01,dropout,missing,0.5,mnist,1,40,0.82
+k02,dropout,missing,0.5,mnist,2,40,0.81
+k10,fdms,missing,0.5,mnist,0,40,0.86
+k11,fdms,missing,0.5,mnist,1,40,0.89
+k12,fdms,missing,0.5,mnist,2,40,0.87
+k20,full,,,mnist,0,40,0.90
+k21,full,,,mnist,1,40,0.90
+k22,full,,,mnist,2,40,0.90
+"""
+CURVES_CSV = """key,round,test_accuracy,test_loss
+k00,1,0.5,1.5
+k00,40,0.80,0.6
+k01,1,0.5,1.5
+k01,40,0.82,0.6
+k02,1,0.5,1.5
+k02,40,0.81,0.6
+k10,1,0.6,1.5
+k10,20,0.81,0.7
+k10,40,0.86,0.5
+k11,1,0.6,1.5
+k11,10,0.82,0.7
+k11,40,0.89,0.5
+k12,1,0.6,1.5
+k12,30,0.80,0.7
+k12,40,0.87,0.5
+k20,1,0.6,1.5
+k20,40,0.90,0.4
+k21,1,0.6,1.5
+k21,40,0.90,0.4
+k22,1,0.6,1.5
+k22,40,0.90,0.4
+"""
+CLAIMS_TOML = """
+[[claim]]
+id = "better"
+place = "FL-FDMS, fig. 1"
+words = "Friends beat Dropout."
+study = "fdms-fig1"
+block = "mnist"
+metric = "accuracy_last10"
+quantifier = "all"
+over = { alpha = [0.5] }
+readings = ["E counts epochs"]
+contrasts = [{ kind = "order", A = { strategy = "fdms" }, B = { strategy = "dropout" } }]
+
+[[claim]]
+id = "near"
+place = "FL-FDMS, fig. 1"
+words = "Friends come near Full."
+study = "fdms-fig1"
+block = "mnist"
+metric = "accuracy_last10"
+quantifier = "all"
+over = { alpha = [0.5] }
+[[claim.contrasts]]
+kind = "near"
+A = { strategy = "fdms" }
+B = { strategy = "dropout" }
+C = { strategy = "full" }
+
+[[claim]]
+id = "sooner"
+place = "FL-FDMS, fig. 1"
+words = "Friends are sooner there."
+study = "fdms-fig1"
+block = "mnist"
+metric = "rounds_to_target"
+better = "lower"
+target = 0.815
+quantifier = "all"
+over = { alpha = [0.5] }
+contrasts = [{ kind = "order", A = { strategy = "fdms" }, B = { strategy = "dropout" } }]
+
+[[claim]]
+id = "elsewhere"
+place = "FedAR, fig. 4"
+words = "More is better."
+study = "fedar-fig4"
+metric = "accuracy_best"
+quantifier = "all"
+over = { strategy = ["fedar"] }
+contrasts = [{ kind = "order", A = { p_min = 0.5 }, B = { p_min = 0.1 } }]
+"""
+
+
+@pytest.fixture
+def docs(tmp_path):
+    folder = tmp_path / "docs" / "results" / "fdms-fig1"
+    folder.mkdir(parents=True)
+    (folder / "cells.csv").write_text(CELLS_CSV)
+    (folder / "curves.csv").write_text(CURVES_CSV)
+    (tmp_path / "docs" / "claims.toml").write_text(CLAIMS_TOML)
+    return tmp_path / "docs"
+
+
+def test_verdicts_recomputed_by_hand_from_cells_csv(docs):
+    """Differences fdms − dropout: .06, .07, .06. Mean .063333, s = .0057735, so half of the 90 %
+    interval is 2.919986 · .0057735/√3 = .0097333.
+
+    Near: (.06, .07, .06) − ½ (.10, .08, .09) = .01, .03, .015: mean .0183333, s = .0104083, half
+    .0175469: it holds, by a hair.
+
+    To reach 81.5 %, dropout takes 41 (never), 40, 41 rounds and fdms 40, 10, 40: gains of 1, 30, 1;
+    mean 10.6667, s = 16.7432: open, and (2s/d̄)² = 9.86 seeds would tell.
+    """
+    better, nearly, sooner, elsewhere = (
+        Book.read(docs / "results").verdict(entry) for entry in read_claims(docs / "claims.toml")
+    )
+    assert better.verdict == REPRODUCED
+    assert (better.contrasts[0].mean, better.contrasts[0].low) == pytest.approx(
+        (0.0633333, 0.0633333 - 0.0097333), abs=1e-6
+    )
+    assert nearly.verdict == REPRODUCED
+    assert nearly.contrasts[0].low == pytest.approx(0.0183333 - 0.0175469, abs=1e-6)
+    assert sooner.verdict == OPEN
+    assert dict(sooner.contrasts[0].numbers) == {0: 1.0, 1: 30.0, 2: 1.0}
+    assert sooner.seeds_needed == 10
+    assert elsewhere.verdict == NOT_RUN
+
+
+def test_the_page_tells_verdicts_numbers_sizes_readings_and_hours(docs):
+    page = results_page.write_page(docs).read_text()
+    assert "| FL-FDMS | 3 | 2 | 0 | 0 | 1 | 0 |" in page
+    assert "| FedAR | 1 | 0 | 0 | 0 | 0 | 1 |" in page
+    assert "**reproduced** · Friends beat Dropout. (FL-FDMS, fig. 1)" in page
+    assert "| fdms above dropout (alpha 0.5) | +6.33 | +5.36 to +7.31 | holds |" in page
+    assert "Reduced: 40 of 100 rounds, 3 of 10 seeds. Read: E counts epochs." in page
+    assert "It would take 10 seeds." in page
+    assert "| fdms | 87.33 ± 3.79 |" in page  # t(0.975; 2) = 4.302653, s = 1.527525
+    assert "![mnist](results/fdms-fig1/mnist.svg)" in page
+    hours = Sizes().hours(Sizes().needed(read_claims(docs / "claims.toml")[3]))
+    assert f"| More is better. | FedAR, fig. 4 | fedar-fig4 | {hours:.1f} |" in page
+
+
+def test_the_page_is_the_same_byte_for_byte(docs):
+    def everything():
+        results_page.write_page(docs)
+        return {path: path.read_bytes() for path in sorted(docs.rglob("*")) if path.is_file()}
+
+    first = everything()
+    assert docs / "results" / "fdms-fig1" / "mnist.svg" in first
+    (docs / "results" / "fdms-fig1" / "of-long-ago.svg").write_text("<svg/>")
+    assert everything() == first  # and pictures that nobody shows any more are gone
+
+
+def test_the_projects_own_page_is_current():
+    """docs/results.md is what `make results` makes of the files beside it."""
+    page = CLAIMS.parent / "results.md"
+    if not page.is_file():
+        pytest.skip("docs/results.md is not made yet")
+    book = Book.read(CLAIMS.parent / "results")
+    drawn = results_page.pictures(book)
+    assert page.read_text() == results_page.text(read_claims(CLAIMS), book, list(drawn))
+
+
+def test_two_cells_of_one_seed_are_not_mixed(docs):
+    path = docs / "results" / "fdms-fig1" / "cells.csv"
+    path.write_text(path.read_text() + "k13,fdms,missing,0.5,mnist,2,40,0.1\n")
+    with pytest.raises(ValueError, match="picks more than one cell of seed 2"):
+        results_page.write_page(docs)
