@@ -221,7 +221,8 @@ def test_a_density_is_one():
     """Reflection keeps all mass in 0 … 100 %, also where values crowd at an end; one kernel is
     the normal density: 1/√(2π) at its centre for the least width, 1."""
     x = np.linspace(0, 100, 4001)
-    for values in (np.array([100.0] * 5 + [98.0]), np.array([0.0, 50.0, 100.0]), np.array([30.0])):
+    crowd, apart, one = [100.0] * 5 + [98.0], [0.0, 50.0, 100.0], [30.0]
+    for values in map(np.array, (crowd, apart, one, np.linspace(20, 90, 9000))):
         assert np.trapezoid(density(values, x), x) == pytest.approx(1, abs=1e-6)
     assert density(np.array([30.0]), np.array([30.0]))[0] == pytest.approx(0.398942, abs=1e-6)
 
@@ -287,7 +288,7 @@ def test_levels_that_are_names_keep_their_order_and_are_not_joined():
 
 def test_long_names_of_levels_are_slanted_not_broken():
     names = ["eighty_percent", "server_step_0.1", "as_read", "race", "steps"]
-    axes = plots.levels(runs({"a": dict.fromkeys(names, [0.5])}), "alpha").axes[0]
+    axes = plots.levels(runs({"a": {name: [0.5] for name in names}}), "alpha").axes[0]
     assert [label.get_text() for label in axes.get_xticklabels()] == names
     assert {label.get_rotation() for label in axes.get_xticklabels()} == {30.0}
 

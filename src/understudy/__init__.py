@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from understudy.state import ServerState
     from understudy.strategy import Strategy
     from understudy.studies.frames import results
-    from understudy.studies.study import Study
     from understudy.studies.statistics import compare
+    from understudy.studies.study import Study
     from understudy.tensorfile import CheckpointError
     from understudy.types import (
         Applied,

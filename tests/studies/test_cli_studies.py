@@ -4,7 +4,14 @@ What is read is a store whose rounds are made by hand, so that every number is t
 machine; what is run is a study of a few seconds.
 """
 
+import contextlib
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pandas
@@ -16,6 +23,7 @@ from understudy import FixedDropout, Outcome, RoundLog, fdms, fedavg
 from understudy._version import __version__
 from understudy.studies import builtins
 from understudy.studies.cell import Cell, DataRecipe, Task
+from understudy.studies.schema import StoreError
 from understudy.studies.store import Store
 
 CAME, AWAY = Outcome.CAME, Outcome.UNAVAILABLE
@@ -477,6 +485,40 @@ def test_a_cell_that_fails_is_named_and_the_others_are_done(study, command):
     assert lines[2] == (
         "understudy: 2 cells failed; understudy show KEY tells all, the same command tries again"
     )
+
+
+def test_ctrl_c_prints_the_command_that_goes_on(study):
+    """The real command in a process of its own, interrupted once its first rounds are stored."""
+    program = Path(sys.executable).with_name("understudy")
+    given = ["run", "small.toml", "--jobs", "1", "--rounds", "1000000"]
+    environment = {**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
+    child = subprocess.Popen(
+        [str(program), *given],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        while child.poll() is None and not any_round_is_stored(study / "runs"):
+            time.sleep(0.1)
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    finally:
+        child.kill()
+    assert child.returncode == 130, err
+    assert out == "small: whether it runs\n6 cells of 1000000 rounds\n\n"
+    assert err == (
+        "Stopping when the rounds in progress have ended. Once more kills them.\n"
+        "Stopped; what was played is kept. To go on:\n"
+        "understudy run small.toml --jobs 1 --rounds 1000000\n"
+    )
+
+
+def any_round_is_stored(folder):
+    with contextlib.suppress(StoreError), Store.open(folder) as store:
+        return any(cell.rounds for one in store.studies() for cell in store.cells(one.name))
+    return False
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from understudy._version import __version__
 from understudy.home import STATE, FolderInUse
 from understudy.simulation import clustered_digits, engine
 from understudy.studies import budget as budgets
-from understudy.studies import claims, crew, progress, runner, session
+from understudy.studies import claims, crew, progress, runner, session, stopping
 from understudy.studies.cell import Cell, DataRecipe, Task
 from understudy.studies.runner import cell_module, run_study
 from understudy.studies.stopping import Stopping, command_that_goes_on
@@ -319,6 +319,7 @@ def test_ctrl_c_ends_the_round_and_the_same_call_goes_on_to_the_same_bits(
     monkeypatch.setenv("INTERRUPT_AT", "17")  # the fifth round of the second cell
     monkeypatch.setenv("COMMIT_EVERY", "1000")
     monkeypatch.setattr("sys.argv", ["/bin/understudy", "run", "my study.toml", "--again"])
+    monkeypatch.setattr(stopping, "which", lambda name: f"/bin/{name}")
     outcome = run_study(study, tmp_path / "runs", on="here")
     assert outcome.interrupted
     assert len(outcome.done) == 1
@@ -340,20 +341,26 @@ def test_ctrl_c_ends_the_round_and_the_same_call_goes_on_to_the_same_bits(
     assert_same(contents(tmp_path / "runs"), contents(runs))
 
 
-def test_the_command_that_goes_on_is_the_one_that_was_typed() -> None:
-    assert command_that_goes_on(["/x/understudy", "run", "a b.toml"]) == "understudy run 'a b.toml'"
+def test_the_command_that_goes_on_is_the_one_that_was_typed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    typed = ["/x/understudy", "run", "a b.toml"]
+    monkeypatch.setattr(stopping, "which", lambda name: f"/x/{name}")
+    assert command_that_goes_on(typed) == "understudy run 'a b.toml'"
+    monkeypatch.setattr(stopping, "which", lambda name: None)  # as when make called it
+    assert command_that_goes_on(typed) == "/x/understudy run 'a b.toml'"
     assert command_that_goes_on(["dir/mine.py", "--again", "5"]) == "python dir/mine.py 5"
 
 
 def test_signals_are_counted_only_meanwhile() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with Stopping() as stopping:
-        assert not stopping.asked
+    with Stopping() as heard:
+        assert not heard.asked
         os.kill(os.getpid(), signal.SIGTERM)
-        assert stopping.asked
-        assert not stopping.at_once
+        assert heard.asked
+        assert not heard.at_once
         os.kill(os.getpid(), signal.SIGINT)
-        assert stopping.at_once
+        assert heard.at_once
     assert signal.getsignal(signal.SIGTERM) is before
 
 

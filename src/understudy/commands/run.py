@@ -64,7 +64,7 @@ def run(
     """Run a study, or go on with it; then print its table and write its report.
 
     STUDY is a TOML file or the name of a built-in study (see understudy
-    studies); without it, quickstart, which takes about a minute. What is
+    studies); without it, quickstart, which takes a minute or two. What is
     done already is not run again. Ctrl-C stops it; the same command goes on.
 
     understudy run

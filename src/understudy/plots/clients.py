@@ -31,6 +31,7 @@ from understudy.types import Floats
 ROW = 0.42  # inches of a strategy in a picture with one row each
 NARROWEST = 1.0  # percentage points: kernels are never narrower
 GRID = 401  # points at which a density is computed
+CHUNK = 4096  # kernels that are summed at once
 MOST_RUGS = 60  # clients that are few enough to be shown one by one
 
 
@@ -228,9 +229,11 @@ def density(values: Floats, x: Floats) -> Floats:
     # reflected at both ends, and what is reflected at one end once more at the other
     copies = (values, -values, 200 - values, values - 200, values + 200)
     mirrored = np.concatenate(copies)
-    steps = (x[:, None] - mirrored[None, :]) / width
-    bells = np.exp(-0.5 * steps**2) / (width * np.sqrt(2 * np.pi))
-    return np.asarray(bells.sum(axis=1) / len(values), dtype=np.float64)
+    total = np.zeros(len(x))
+    for first in range(0, len(mirrored), CHUNK):
+        steps = (x[:, None] - mirrored[None, first : first + CHUNK]) / width
+        total += np.exp(-0.5 * steps**2).sum(axis=1)
+    return np.asarray(total / (len(values) * width * np.sqrt(2 * np.pi)), dtype=np.float64)
 
 
 def _by_seed(frame: pd.DataFrame, column: str) -> list[Floats]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from understudy.studies.round_rows import WANTED
 from understudy.types import Ints, Outcome, RoundLog
 
 
@@ -53,7 +54,7 @@ class RollCall:
                 )
             n_rounds += 1
             here = log.outcome == Outcome.CAME
-            wanted[:n_clients] += log.outcome != Outcome.NOT_WANTED
+            wanted[:n_clients] += np.isin(log.outcome, WANTED)
             came[:n_clients] += here
             heard = log.coef != 0
             ids, source = log.ids[heard], log.source[heard]

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from shutil import which
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -64,5 +65,5 @@ def command_that_goes_on(arguments: Sequence[str] | None = None) -> str:
     """
     program, *rest = sys.argv if arguments is None else arguments
     name = Path(program).name
-    words = ["python", program] if name.endswith(".py") else [name]
+    words = ["python", program] if name.endswith(".py") else [name if which(name) else program]
     return shlex.join([*words, *(word for word in rest if word != "--again")])

@@ -149,6 +149,8 @@ class Study:
         overrides: Iterable[str] | Mapping[str, Any],
     ) -> None:
         self.file, self._source = file, source
+        overrides = overrides if isinstance(overrides, Mapping) else tuple(overrides)
+        self.overrides = () if isinstance(overrides, Mapping) else overrides
         try:
             self._resolve(document, scale, overrides)
         except StudyError as error:
@@ -337,6 +339,7 @@ class Study:
             "blocks": list(self.blocks),
             "tune": None if tuned is None else describe(tuned),
             "file": None if self.file is None else self.file.name,
+            "overrides": list(self.overrides),
             "document": _plain({k: v for k, v in self._document.items() if k != "scale"}),
         }
 
