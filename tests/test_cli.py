@@ -119,6 +119,13 @@ def test_what_is_told_of_an_error(error, code, line, capsys, monkeypatch):
     assert captured.err == f"understudy: {line}\n"
 
 
+def test_a_reader_who_has_seen_enough_is_told_nothing():
+    program = [sys.executable, "-c", "from understudy.cli import main; main(['list'])"]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        child.stdout.close()
+        assert child.stderr.read() == b""
+
+
 def test_a_mistake_of_ours_keeps_its_traceback(monkeypatch):
     monkeypatch.delenv(errors.TRACEBACK, raising=False)
     with pytest.raises(ZeroDivisionError):

@@ -79,5 +79,5 @@ def test_installed_command_runs_a_study(installed: Path, tmp_path: Path) -> None
     """Its worker processes, its built-in study and the page's template are those of the wheel."""
     command = (installed / "bin" / "understudy", "run", "--scale", "tiny", "--folder", "mine")
     said = run(*command, cwd=tmp_path)
-    assert said.endswith("Report: mine/quickstart/report.html\n")
+    assert said.endswith("Report: mine/quickstart/report.html")
     assert (tmp_path / "mine" / "quickstart" / "report.html").is_file()

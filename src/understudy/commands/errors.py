@@ -25,6 +25,9 @@ def told(error: Exception) -> int:
     if isinstance(error, KeyError) and type(error) is not KeyError:
         say(str(error))  # a name that stands for nothing
         return REFUSED
+    if isinstance(error, BrokenPipeError):  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
     if isinstance(error, OSError):
         say(_of_system(error))
         return FAILED if error.errno in OF_THE_MACHINE else REFUSED

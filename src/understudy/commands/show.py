@@ -21,6 +21,8 @@ SHOWN_KEY = 8  # digits of a key in a list
 MOST_PAIRS = 5
 MOST_NAMED = 3  # cells that failed alike
 FIRST = ("data", "model", "strategy", "availability")  # of a configuration
+ALWAYS_SHOWN = ("cell", "strategy", "seed", "rounds", "accuracy")
+EVERY = "every"  # a label that means "in every group"
 STATUSES = ("done", "running", "stopped", "failed", "waiting")
 
 
@@ -80,7 +82,7 @@ def _study(store: Store, place: places.Place) -> Iterator[str]:
     words = ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
     yield f"{about.name}: {text.count(len(cells), 'cell')}, {words or 'none'}"
     yield ""
-    yield from text.columns([_head(cells), *(_row(store, cell) for cell in cells)])
+    yield from text.columns(_telling([_head(cells), *(_row(store, cell) for cell in cells)]))
     for error, keys in _by_error(cells).items():
         yield ""
         named = ", ".join(keys[:MOST_NAMED])
@@ -109,8 +111,18 @@ def _head(cells: list[StoredCell]) -> list[str]:
     return ["cell", *labels, "seed", "status", "rounds", "accuracy"]
 
 
+def _telling(rows: list[list[str]]) -> list[list[str]]:
+    """Without labels, and without a status, that all cells share."""
+    kept = [
+        place
+        for place, (head, *words) in enumerate(zip(*rows, strict=True))
+        if head in ALWAYS_SHOWN or len({word for word in words if word != EVERY}) > 1
+    ]
+    return [[row[place] for place in kept] for row in rows]
+
+
 def _row(store: Store, cell: StoredCell) -> list[str]:
-    labels = ["every" if value is None else str(value) for value in cell.labels.values()]
+    labels = [EVERY if value is None else str(value) for value in cell.labels.values()]
     accuracy = _last_metrics(store, cell.key).get("test_accuracy")
     shown = "–" if accuracy is None else f"{accuracy * 100:.1f} %"
     return [cell.key[:SHOWN_KEY], *labels, str(cell.seed), cell.status, str(cell.rounds), shown]

@@ -70,8 +70,8 @@ def compared(
     by: list[str] | None = None,
 ) -> Comparison:
     """The comparison of a study; its own metric and baseline where none is given."""
-    from understudy.studies.main_metric import main_metric
     from understudy.studies.frames import results
+    from understudy.studies.main_metric import main_metric
     from understudy.studies.statistics import compare
     from understudy.studies.store import Store
 

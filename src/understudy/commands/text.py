@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 
 WIDTH = 80
+NARROWEST = 8  # of a column that is cut
 
 
 def pairs(numbers: Mapping[str, float]) -> Iterator[str]:
@@ -29,15 +30,21 @@ def named(rows: Mapping[str, str]) -> Iterator[str]:
 
 
 def columns(rows: list[list[str]]) -> Iterator[str]:
-    """Rows under a head; numbers to the right."""
+    """Rows under a head; numbers to the right. What is too wide for the page is cut off."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    while sum(widths) + 2 * len(widths) > WIDTH and max(widths) > NARROWEST:
+        widths[widths.index(max(widths))] -= 1
     right = [is_number(cell) for cell in rows[-1]]
     for row in rows:
         cells = (
-            cell.rjust(width) if numeric else cell.ljust(width)
+            cut(cell, width).rjust(width) if numeric else cut(cell, width).ljust(width)
             for cell, width, numeric in zip(row, widths, right, strict=True)
         )
         yield "  " + "  ".join(cells).rstrip()
+
+
+def cut(words: str, width: int) -> str:
+    return words if len(words) <= width else words[: width - 1] + "…"
 
 
 def is_number(text: str) -> bool:
