@@ -26,7 +26,7 @@ X, Y = torch.zeros(6, 2), torch.tensor([0, 1, 2, 0, 1, 2])
         ({"clients": ([0, 6],), "test": [5]}, r"clients\[0\]: .* in 0 .. 5, got 0 .. 6"),
         ({"test": [-1]}, "test: expected indices in 0 .. 5"),
         ({"clients": (), "test": [0]}, "clients: expected at least one client"),
-        ({"groups": [0, 1]}, r"groups: expected shape \(1\)"),
+        ({"groups": [0, 1]}, r"groups: expected shape \(1,\)"),
         ({"y": Y.int()}, "y: expected 6 labels of int64, or targets of a floating type"),
         ({"y": Y[:5]}, r"y: expected 6 labels .* shape \(5,\)"),
         ({"y": Y - 1}, "y: expected labels of 0 or more, got -1 .. 1"),
@@ -443,5 +443,5 @@ def test_impossible_normalisations_are_refused():
     stored, y = torch.zeros((2, 3, 1, 1), dtype=torch.uint8), torch.zeros(2, dtype=torch.int64)
     with pytest.raises(ValueError, match="std: expected finite numbers"):
         Dataset("none", stored, y, std=(1.0, 1.0, 0.0))
-    with pytest.raises(ValueError, match=r"mean: expected shape \(3\), got \(1,\)"):
+    with pytest.raises(ValueError, match=r"mean: expected shape \(3,\), got \(1,\)"):
         Dataset("none", stored, y, mean=(1.0,))

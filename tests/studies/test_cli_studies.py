@@ -257,6 +257,20 @@ def test_table_for_a_paper(runs, command):
     assert re.search(r"^\| fdms +\| +2\.5 \| 55\.00 ± 4\.30 \| +\+3\.00 ± 2\.48 \|", said.out, re.M)
 
 
+def test_table_with_rounds_paired(runs, command):
+    """Two rounds are too few for a test; the difference is the mean over both."""
+    said = command("table", "by-hand", "--pair", "rounds")
+    assert (said.code, said.err) == (0, "")
+    heads, _, row, empty, *note = said.out.splitlines()
+    assert heads.split() == ["availability", "strategy", "difference", "rounds", "p_rounds"]
+    assert row.split()[:2] == ["missing", "fdms"]
+    assert row.split()[3:] == ["2", "–"]
+    assert empty == ""
+    assert note[0].startswith("Rounds of one run follow from each other")
+    said = command("table", "by-hand", "--pair", "rounds", "--format", "csv")
+    assert said.out.splitlines()[0] == "availability,strategy,difference,rounds,p_rounds"
+
+
 def test_table_as_numbers(runs, command):
     said = command("table", "--format", "csv", "--baseline", "fdms")
     lines = said.out.splitlines()

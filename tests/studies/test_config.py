@@ -32,7 +32,7 @@ from understudy import (
 from understudy.schedules import inverse_time
 from understudy.strategies import FDMS_LOCAL, FEDAR_LOCAL, FEDGS_LOCAL
 from understudy.studies import Study, StudyError
-from understudy.studies.overrides import parsed, path_of
+from understudy.studies.overrides import parsed, path_of, written
 
 
 def error_of(rest: str = "", **parts: str) -> str:
@@ -639,6 +639,17 @@ def test_the_command_line_has_the_last_word() -> None:
         assert cell.task.model == {"name": "mlp", "hidden": 4}
         if cell.labels["strategy"] == "fdms":
             assert cell.task.strategy.compensator == FDMS("distance")
+
+
+def test_overrides_are_told_as_they_would_be_given() -> None:
+    given = ["rounds=5", "a.b=distance", 'a."c.d"=0.5', "seeds=[1, 2]", 'x="5"', "y=true"]
+    assert written(parsed(given)) == given
+    assert written(parsed({"rounds": 5, "a.b": "distance", "x": "5"})) == [
+        "rounds=5",
+        "a.b=distance",
+        'x="5"',
+    ]
+    assert written([(("a",), object()), (("b",), {"c": 1})]) == []  # beyond a command line
 
 
 def test_overrides_as_a_table() -> None:

@@ -13,6 +13,19 @@ if TYPE_CHECKING:
     from understudy.studies.statistics import Comparison
 
 
+ROUNDS_ARE_NO_SEEDS = (
+    "Rounds of one run follow from each other, so p_rounds shrinks with their number alone: it "
+    "shows nothing beyond these runs. Without --pair, seeds are paired."
+)
+
+
+class Pair(StrEnum):
+    """What is paired with what in a test."""
+
+    seeds = "seeds"
+    rounds = "rounds"
+
+
 class Form(StrEnum):
     """How a table is written."""
 
@@ -36,6 +49,9 @@ def table(
         typer.Option(help="Only these labels make groups; means are taken over the others."),
     ] = None,
     form: Annotated[Form, typer.Option("--format", help="For a page or a paper.")] = Form.text,
+    pair: Annotated[
+        Pair, typer.Option(help="rounds: tests as FedAR's Table 2 has them, for comparison only.")
+    ] = Pair.seeds,
     folder: places.Folder = places.RUNS,
 ) -> None:
     """Strategies compared, seed by seed.
@@ -48,6 +64,9 @@ def table(
     understudy table fdms-fig1 --baseline dropout --format latex > table.tex
     """
     place = places.find(study, folder)
+    if pair is Pair.rounds:
+        _rounds(place, metric or "test_accuracy", baseline, form)
+        return
     comparison = compared(place, metric, baseline, by)
     if form is Form.text:
         places.show_table(comparison.to_rich())
@@ -57,6 +76,24 @@ def table(
         typer.echo(comparison.to_latex().rstrip())
     else:
         typer.echo(comparison.to_csv().rstrip())
+
+
+def _rounds(place: places.Place, metric: str, baseline: str | None, form: Form) -> None:
+    from understudy.studies import tables
+    from understudy.studies.frames import results
+    from understudy.studies.round_pairs import paired_by_rounds
+    from understudy.studies.sheets import sheet_of_frame
+
+    frame = results(place.folder, level="round", study=place.study)
+    found = paired_by_rounds(frame, metric, baseline)
+    sheet = sheet_of_frame(found, [ROUNDS_ARE_NO_SEEDS])
+    if form is Form.text:
+        places.show_table(tables.rich_table(sheet))
+    elif form is Form.csv:
+        typer.echo(tables.csv(found).rstrip())
+    else:
+        write = tables.markdown if form is Form.markdown else tables.latex
+        typer.echo(write(sheet).rstrip())
 
 
 class NothingToCompare(ValueError):

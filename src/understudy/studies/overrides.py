@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
@@ -23,6 +24,31 @@ def parsed(overrides: Iterable[str] | Mapping[str, Any]) -> list[tuple[Path, Any
     if isinstance(overrides, Mapping):
         return [(path_of(key), value) for key, value in overrides.items()]
     return [_parsed(text) for text in overrides]
+
+
+def written(changes: Iterable[tuple[Path, Any]]) -> list[str]:
+    """What `parsed` would read as these changes; left out is what the command line cannot say."""
+    texts = []
+    for path, value in changes:
+        if isinstance(value, str) and not any(letter in value for letter in "[{\"'\\\n"):
+            word = value if _parsed(f"x={value}")[1] == value else f'"{value}"'
+        else:
+            try:
+                word = json.dumps(value, ensure_ascii=False)
+            except TypeError:
+                continue
+        text = f"{'.'.join(_part(part) for part in path)}={word}"
+        try:
+            same = _parsed(text) == (path, value)
+        except StudyError:
+            same = False
+        if same:
+            texts.append(text)
+    return texts
+
+
+def _part(part: str) -> str:
+    return f'"{part}"' if "." in part else part
 
 
 def _parsed(text: str) -> tuple[Path, Any]:

@@ -16,7 +16,7 @@ from understudy.studies.config import TINY
 from understudy.studies.errors import StudyError, shown, suggestion
 from understudy.studies.grid import Draft, Grid, Small
 from understudy.studies.identity import digest_of
-from understudy.studies.overrides import Document, parsed, path_of
+from understudy.studies.overrides import Document, parsed, path_of, written
 from understudy.studies.tuning import picked, trial_results
 
 if TYPE_CHECKING:
@@ -149,8 +149,6 @@ class Study:
         overrides: Iterable[str] | Mapping[str, Any],
     ) -> None:
         self.file, self._source = file, source
-        overrides = overrides if isinstance(overrides, Mapping) else tuple(overrides)
-        self.overrides = () if isinstance(overrides, Mapping) else overrides
         try:
             self._resolve(document, scale, overrides)
         except StudyError as error:
@@ -169,6 +167,7 @@ class Study:
         self.scale = config.chosen_scale(document, scale)
         self.scales = tuple(dict.fromkeys([*document["scale"], TINY]))
         changes = parsed(overrides)
+        self.overrides = tuple(written(changes))
         small = None
         if self.scale == TINY:
             document = tiny.rounds_and_levels(document)
