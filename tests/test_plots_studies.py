@@ -120,15 +120,18 @@ def test_substitution_error_is_logarithmic_and_says_what_is_zero():
     np.testing.assert_allclose(line(figure, 1)[1], [np.nan, 0.3])
 
 
-def test_a_band_that_would_reach_zero_is_not_drawn_there():
+def test_a_band_that_would_reach_zero_goes_to_the_edge_of_the_picture():
     """0.1, 0.1, 0.7: half width 4.302653 · 0.34641 / √3 = 0.8605 > mean 0.3. In round 1 there is
-    no spread: 0.2 ± 0."""
+    no spread: 0.2 ± 0. The edge is half of the smallest mean, 0.1."""
     frame = rounds(
         {"a": {0: [0.1, 0.2, 0.2], 1: [0.1, 0.2, 0.2], 2: [0.7, 0.2, 0.2]}},
         "oracle_error_relative",
     )
-    vertices = plots.substitution_error(frame).axes[0].collections[0].get_paths()[0].vertices
-    assert set(vertices[:, 0]) == {1.0, 2.0}
+    axes = plots.substitution_error(frame).axes[0]
+    vertices = axes.collections[0].get_paths()[0].vertices
+    lowest = {t: vertices[vertices[:, 0] == t, 1].min() for t in (0.0, 1.0)}
+    assert lowest == pytest.approx({0.0: 0.1, 1.0: 0.2})
+    assert axes.get_ylim()[0] == pytest.approx(0.1)
 
 
 # -- pairs -------------------------------------------------------------------------------------

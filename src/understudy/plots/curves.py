@@ -107,6 +107,7 @@ def _lines(
     looks = style_of(styles, [line.label for line in lines])
     handles = []
     faint = 0.15 if len(lines) <= MANY_LINES else 0.07
+    floor = min(_least(line) for line in lines) / 2 if log else -np.inf
     for place, line in enumerate(lines):
         look = looks[line.label]
         few = len(line.x) <= FEW_POINTS
@@ -124,19 +125,27 @@ def _lines(
         )
         if line.has_band:
             low, high = line.mean - line.half_width, line.mean + line.half_width
-            if log:
-                low = np.where(low > 0, low, np.nan)
+            if log:  # an interval that reaches zero goes down to the edge of the picture
+                low = np.fmax(low, floor)
             axes.fill_between(line.x, low, high, color=look.colour, alpha=faint, linewidth=0)
     axes.set_xlabel("round")
     tick_rounds(axes.xaxis)
     if log:
         axes.set_yscale("log")
+        if np.isfinite(floor):
+            axes.set_ylim(bottom=floor)
     axes.margins(x=0.02)
     first, last = min(line.x[0] for line in lines), max(line.x[-1] for line in lines)
     if first == last:
         axes.set_xlim(first - 0.5, last + 0.5)
     legend_below(figure, handles, names)
     return figure, axes
+
+
+def _least(line: Series) -> float:
+    """The smallest mean of a line that a logarithm knows."""
+    known = line.mean[line.mean > 0]
+    return float(known.min()) if len(known) else np.inf
 
 
 def _positive(lines: list[Series]) -> list[Series]:
