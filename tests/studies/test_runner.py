@@ -359,7 +359,11 @@ def test_signals_are_counted_only_meanwhile() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         assert heard.asked
         assert not heard.at_once
-        os.kill(os.getpid(), signal.SIGINT)
+        with heard.listening():
+            os.kill(os.getpid(), signal.SIGINT)
+            assert heard.at_once
+        with pytest.raises(KeyboardInterrupt):  # nobody looks
+            os.kill(os.getpid(), signal.SIGINT)
         assert heard.at_once
     assert signal.getsignal(signal.SIGTERM) is before
 

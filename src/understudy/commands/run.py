@@ -136,6 +136,7 @@ def _skipped(folder: Path | None) -> frozenset[str]:
 def _told(study: Study, outcome: Outcome, folder: Path, *, report: bool) -> None:
     """What came out, on stdout; what failed, on stderr."""
     from understudy.commands.table import NothingToCompare, compared
+    from understudy.studies.schema import StoreError
 
     place = places.Place(folder, study.name)
     try:
@@ -143,6 +144,10 @@ def _told(study: Study, outcome: Outcome, folder: Path, *, report: bool) -> None
     except NothingToCompare as nothing:
         typer.echo(nothing)
         report = False
+    except StoreError:
+        if not outcome.failed:
+            raise
+        report = False  # all trials failed, so that there are no cells yet
     if report:
         from understudy.studies.report import write_report
 

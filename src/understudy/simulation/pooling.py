@@ -2,8 +2,9 @@
 
 torch's kernel asks of every number whether it is larger, which a processor mispredicts half of the
 time: it was a quarter of a step of a small network. This one compares whole rows. Values and
-indices are the same to the bit, so nothing but the time depends on it; and it replaces torch's
-kernel in processes that do nothing else than train, never in the user's own.
+indices are the same (of zeros of either sign another may be taken), so nothing but the time depends
+on it; and it replaces torch's kernel in processes that do nothing else than train, never in the
+user's own.
 """
 
 from __future__ import annotations

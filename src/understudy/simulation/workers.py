@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import logging
 import pickle
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -32,6 +33,8 @@ TRIES = 2  # of a round in which a worker died
 Result = TypeVar("Result")
 
 log = logging.getLogger("understudy")
+
+_one_at_a_time = threading.RLock()  # runs in several threads share the processes
 
 
 @dataclass(frozen=True)
@@ -93,16 +96,17 @@ class Workers:
     ) -> list[Result]:
         """Where a worker died, all is done again, once: the bits do not depend on it."""
         for _ in range(TRIES):
-            try:
-                pool = pool_of(self.n_workers)
-                return pool.map(task, [(self._kit, order) for order in orders])
-            except ChildDied:
-                self.deaths += 1
-                log.warning("a worker process died while %s; it is done again", what)
-                end_workers()
-            except BaseException:  # an interrupt, or an error in somebody's loss
-                end_workers()  # nobody may go on writing to rows that are trained anew
-                raise
+            with _one_at_a_time:
+                try:
+                    pool = pool_of(self.n_workers)
+                    return pool.map(task, [(self._kit, order) for order in orders])
+                except ChildDied:
+                    self.deaths += 1
+                    log.warning("a worker process died while %s; it is done again", what)
+                    end_workers()
+                except BaseException:  # an interrupt, or an error in somebody's loss
+                    end_workers()  # nobody may go on writing to rows that are trained anew
+                    raise
         raise WorkerDied(
             f"a worker process died {TRIES} times while {what}; it may have run out of memory. "
             "workers=1 does it in this process"
@@ -111,7 +115,8 @@ class Workers:
 
 def start_workers(n_workers: int) -> None:
     """Begin to start processes now: they are ready some two seconds later."""
-    pool_of(n_workers)
+    with _one_at_a_time:
+        pool_of(n_workers)
 
 
 # -- in a worker -----------------------------------------------------------------------------------

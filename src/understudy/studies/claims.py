@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from understudy.home import FolderInUse
+from understudy.studies.playing import NO_ROOM
+from understudy.studies.store import StoreFull
 
 PATIENCE = 10.0  # seconds until a second run of the same study is refused
 
@@ -29,7 +32,12 @@ def study_lock(folder: Path, patience: float = PATIENCE) -> Iterator[None]:
             "runs folder"
         ) from None
     try:
-        writer.write_text(f"pid {os.getpid()} on {socket.gethostname()}")
+        try:
+            writer.write_text(f"pid {os.getpid()} on {socket.gethostname()}")
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                raise StoreFull(folder.parent, shutil.disk_usage(folder).free) from None
+            raise
         yield
     finally:
         lock.release(force=True)

@@ -169,6 +169,8 @@ class Processes:
                     said.append((worker.key, what, details))
                 if what in ("finished", "stopped", "failed", "died"):
                     worker.key = None
+                if what == "failed":
+                    worker.data_key = ""  # it may have failed before it had the data
                 if what == "died":
                     self._workers.remove(worker)
                     worker.close(kill=True)
@@ -224,7 +226,7 @@ class InThisProcess:
         return int(self._key is None)
 
     def order(self, cell: Cell, folder: Path, workers: int, stored: tuple[RoundLog, ...]) -> None:
-        self._key = cell.key
+        self._key, self._refused = cell.key, False
         if not self._thread.is_alive():
             self._thread.start()
         self._orders.put(Order.of(cell, folder, 1, stored))

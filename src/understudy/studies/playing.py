@@ -232,8 +232,8 @@ def _played(
             flushed = time.monotonic()
         if log.t + 1 == task.rounds and task.analysis:
             findings = analyse(run, task)  # now: memories and trainer are still there
-        elif boss.stopping:
-            break
+        elif boss.stopping and run.state.t < task.rounds:
+            break  # not while all that is left is to analyse: that takes every log
     ledger.flush()
     if findings is None and task.analysis and run.state.t >= task.rounds:
         findings = analyse(run, task)  # taken up after the last round, whose log is not at hand

@@ -105,6 +105,7 @@ class RayTasks:
         self._cells: dict[str, Any] = {}  # key → reference of its last word
         self._begun: set[str] = set()
         self._data: dict[str, Any] = {}  # data sent once, for all cells
+        self._closed = False
         self._ours = not ray.is_initialized()
         if self._ours:
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told of the run
@@ -123,7 +124,9 @@ class RayTasks:
 
     @property
     def room(self) -> int:
-        return 1  # Ray keeps the queue
+        """Enough that no core waits; each cell that is out holds an open file here."""
+        n_cores = int(ray.cluster_resources().get("CPU", 1))
+        return max(0, 2 * n_cores + 2 - len(self._cells))
 
     def order(self, cell: Cell, folder: Path, workers: int, stored: tuple[RoundLog, ...]) -> None:
         order = Order.of(cell, folder.absolute(), 1, stored, with_data=False)
@@ -167,6 +170,9 @@ class RayTasks:
                 ray.cancel(ref)
 
     def close(self, kill: bool = False) -> None:
+        if self._closed:
+            return
+        self._closed = True
         for ref in self._cells.values():
             with suppress(ray.exceptions.RayError):
                 ray.cancel(ref, force=True)

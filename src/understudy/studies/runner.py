@@ -140,6 +140,9 @@ class _Runner:
                 try:
                     self._phases(session, crew, stopping)
                     kill = stopping.at_once
+                except KeyboardInterrupt:
+                    if not stopping.asked:
+                        raise
                 finally:
                     crew.close(kill)
                     session.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 import time
 from collections.abc import Iterable, Sequence
@@ -57,6 +58,7 @@ class Session:
         self._begun: set[str] = set()
         self._deaths: dict[str, int] = {}
         self._full: StoreFull | None = None
+        self._unkept: dict[str, str] = {}  # cells that say what cannot be kept, and why
         self.done: list[str] = []  # played to the end now
         self.found: list[str] = []  # finished by another process meanwhile
         self.failed: dict[str, str] = {}
@@ -79,7 +81,11 @@ class Session:
 
     def play(self, cells: Sequence[Cell], shared_out: Budget | None = None) -> None:
         """Play cells in their order until all have ended or somebody stops it."""
-        waiting, told, ask_again = list(cells), False, 0.0
+        with self._stopping.listening():
+            self._play(list(cells), shared_out)
+
+    def _play(self, waiting: list[Cell], shared_out: Budget | None) -> None:
+        told, ask_again = False, 0.0
         while True:
             if self._stopping.at_once:
                 self._kill()
@@ -126,8 +132,11 @@ class Session:
         if cell.task.analysis and t:
             stored = tuple(self._store.logs(cell.key, 0, t))
         self._playing[cell.key] = cell
-        self._crew.order(cell, self._cells_folder / cell.key, workers, stored)
         self._display.begun(cell, t)
+        try:
+            self._crew.order(cell, self._cells_folder / cell.key, workers, stored)
+        except (AttributeError, TypeError, pickle.PicklingError) as error:
+            self._fail(cell.key, f"it cannot be sent to another process: {error}")
 
     def _checked_checkpoint(self, key: str) -> int:
         """The round that a cell's checkpoint goes on with; one that cannot be used is dropped."""
@@ -158,6 +167,8 @@ class Session:
                     self._display.progress(key, *details)
                 case "finished":
                     self._finish(key, *details)
+                case "stopped" if key in self._unkept:
+                    self._fail(key, self._unkept[key])
                 case "stopped":
                     self._end(key)
                 case "failed":
@@ -183,7 +194,9 @@ class Session:
                 if error.errno not in NO_ROOM:
                     raise
                 self._out_of_room()
-        if self._full is None:
+            except (TypeError, ValueError) as error:  # of this cell alone: the others go on
+                self._unkept[key] = f"its rounds cannot be kept: {error}"
+        if self._full is None and key not in self._unkept:
             self._crew.committed(key, logs[-1].t)
         else:
             self._crew.refused(key)
@@ -192,7 +205,11 @@ class Session:
         """The model is there first, then the cell is done, then its memory is dropped."""
         if files:
             write_files(self._cells_folder / key, files)
-        self._store.finish(key, findings)
+        try:
+            self._store.finish(key, findings)
+        except (TypeError, ValueError) as error:
+            self._fail(key, f"what its analysis found cannot be kept: {error}")
+            return
         self._drop_memory(key)
         self._let_go(key)
         self.done.append(key)
@@ -203,8 +220,8 @@ class Session:
             self._out_of_room()
             self._end(key)
             return
-        if key not in self._begun:
-            self._begin_in_store(key, {})
+        if key not in self._begun and self._store.status(key) == "waiting":
+            self._begin_in_store(key, {})  # without facts: those of an earlier try would be lost
         self._store.fail(key, text)
         self.failed[key] = text
         self._let_go(key)

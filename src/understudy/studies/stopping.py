@@ -6,7 +6,8 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from shutil import which
 from types import FrameType, TracebackType
@@ -23,6 +24,7 @@ class Stopping:
 
     def __init__(self) -> None:
         self.count = 0
+        self._listened_to = False
         self._before: dict[int, Any] = {}
 
     @property
@@ -43,6 +45,17 @@ class Stopping:
 
     def _heard(self, signum: int, frame: FrameType | None) -> None:
         self.count += 1
+        if self.at_once and not self._listened_to:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Meanwhile somebody looks at `at_once`; else a second signal interrupts."""
+        self._listened_to = True
+        try:
+            yield
+        finally:
+            self._listened_to = False
 
     def __exit__(
         self,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from understudy.studies.runner import Outcome
     from understudy.studies.store import Store
 
+TAKEN = ("cells", "understudy.sqlite")  # in the runs folder, where a study has a folder too
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 _PLUGIN = re.compile(r"(?!understudy\.)[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
@@ -210,6 +211,8 @@ class Study:
                 f"or a digit, got {given}",
                 "name",
             )
+        if name in TAKEN:
+            raise StudyError(f"{name!r} is what the runs folder itself uses; take another", "name")
         self.name = name
         self.title, self.shows = text("title"), text("shows")
         self.baseline, self.metric = text("baseline"), text("metric")
