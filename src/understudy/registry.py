@@ -10,7 +10,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping
 from importlib import import_module
+from pathlib import Path
+from traceback import walk_tb
 from typing import Any
+
+from understudy.whose import is_installed
 
 _PARTS: dict[str, dict[str, str]] = {
     "sampler": {
@@ -142,14 +146,36 @@ def imported(place: str, name: str | None = None) -> Any:
     """What ``module:Name`` stands for; `name` is what an error calls it."""
     name = place if name is None else name
     module, _, attribute = place.partition(":")
+    is_ours = module.partition(".")[0] == "understudy"
     try:
-        return getattr(import_module(module), attribute)
+        found = import_module(module)
     except ModuleNotFoundError as error:
-        if error.name is None or not module.startswith(error.name):
+        if error.name is not None and f"{module}.".startswith(f"{error.name}."):
+            raise ImportError(f"{name}: no module named {module!r}") from error
+        if is_ours:
             raise  # the module is there; something it needs is not
-        raise ImportError(f"{name}: no module named {module!r}") from error
+        raise _broken(name, error) from error
+    except (Exception, SystemExit) as error:
+        if is_ours:
+            raise
+        raise _broken(name, error) from error
+    try:
+        return getattr(found, attribute)
     except AttributeError as error:
         raise ImportError(f"{name}: {module!r} has no {attribute!r}") from error
+
+
+def _broken(name: str, error: BaseException) -> ImportError:
+    """What went wrong in other people's module while it was imported, in one line."""
+    words, file, line = str(error), None, None
+    if isinstance(error, SyntaxError):
+        words, file, line = error.msg, error.filename, error.lineno
+    for frame, number in walk_tb(None if file else error.__traceback__):
+        if not is_installed(frame.f_globals.get("__name__", "")):  # the last line that is theirs
+            file, line = frame.f_code.co_filename, number
+    where = f" ({Path(file).name}, line {line})" if file else ""
+    kind = ModuleNotFoundError if isinstance(error, ModuleNotFoundError) else ImportError
+    return kind(f"{name}: {type(error).__name__}{where}: {' '.join(words.split())}".rstrip(": "))
 
 
 SAMPLERS = Registry("sampler")

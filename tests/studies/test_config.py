@@ -116,6 +116,58 @@ def test_epochs_unset_the_steps_that_would_win() -> None:
     assert (made.epochs, made.steps) == (3, 4)
 
 
+STEPS = "[local]\nsteps = 10\n"
+
+
+@pytest.mark.parametrize(
+    ("rest", "parts", "override"),
+    [
+        (STEPS + "[axes]\n'local.epochs' = [3]", {}, None),
+        (STEPS + "[axes]\nlocal = {three = {epochs = 3}}", {}, None),
+        (STEPS, {}, "local.epochs=3"),
+        (STEPS, {}, "local={epochs=3}"),
+        (STEPS + "[[block]]\nlocal = {epochs = 3}", {}, None),
+        (STEPS + "[[block]]\nlocal = {steps = 9}", {}, "local.epochs=3"),
+        (STEPS + "[[block]]\nname = 'b'\nlocal = {steps = 9}", {}, "block.b.local.epochs=3"),
+        (STEPS + "[scale.quick]\n'local.epochs' = 3", {}, None),
+        (STEPS + "[scale.quick]\nlocal.epochs = 3", {}, None),
+        (STEPS, {"strategies": "[strategies]\nx = {local = {epochs = 3}}"}, None),
+        ("", {"strategies": "[strategies]\nx = {local = {steps = 9}}"},
+         "strategies.x.local.epochs=3"),
+        ("", {"strategies": "[strategies]\nx = {local = {steps = 9}}"},
+         "strategies.x.local={epochs=3}"),
+    ],
+)  # fmt: skip
+def test_setting_epochs_unsets_steps_wherever_they_are_set(
+    rest: str, parts: dict[str, str], override: str | None
+) -> None:
+    for cell in study(rest, overrides=[override] if override else [], **parts).cells():
+        local = cell.task.strategy.local
+        assert (local.epochs, local.steps) == (3, None)
+
+
+def test_setting_steps_leaves_epochs_which_then_mean_nothing() -> None:
+    for cell in study("[local]\nepochs = 3\n[[block]]\nlocal = {steps = 7}").cells():
+        assert cell.task.strategy.local.steps == 7
+
+
+@pytest.mark.parametrize(
+    ("rest", "place"),
+    [
+        ("[local]\nepochs = 3\nsteps = 10", "local"),
+        ("[strategies.y]\nlocal = {epochs = 3, steps = 10}", "strategies.y.local"),
+        ("[[block]]\nname = 'b'\nlocal = {epochs = 3, steps = 10}", "block.b.local"),
+        ("[scale.big]\nlocal = {epochs = 3, steps = 10}", "scale.big.local"),
+        ("[scale.big]\n'local.epochs' = 3\n'local.steps' = 10", "scale.big.local"),
+    ],
+)
+def test_epochs_and_steps_in_one_table_are_refused(rest: str, place: str) -> None:
+    expected = f"study: {place}: expected epochs or steps, got both"
+    assert error_of(rest) == expected
+    with pytest.raises(StudyError, match="expected epochs or steps, got both"):
+        study(overrides=["local={epochs=3, steps=10}"])
+
+
 def test_schedules_by_name_and_by_table() -> None:
     assert strategy('"fdms"', '[local]\nschedule = "inverse_time"').local.schedule is inverse_time
     made = strategy('"fdms"', '[local]\nschedule = {name = "exponential", decay = 0.5}')
@@ -383,6 +435,25 @@ def test_seeds(seeds: str, meant: tuple[int, ...]) -> None:
             "'module:name', got 'hinge'"),
         ),
         (
+            {"top": "metrics = {accuracy = 'math:sqrt'}"},
+            "study: metrics.accuracy: 'accuracy' is measured anyway; take another name",
+        ),
+        (
+            {"top": "metrics = {loss = 'math:sqrt'}"},
+            "study: metrics.loss: 'loss' is measured anyway; take another name",
+        ),
+        (
+            {"top": "metric = 'accuracy_lst'"},
+            "study: metric: no measure 'accuracy_lst'; did you mean 'accuracy_last'? known: ",
+        ),
+        (
+            {"top": "metric = 'train_loss_last'"},  # evaluated on test data only
+            (
+                "study: metric: no measure 'train_loss_last'; did you mean 'loss_last'? known: "
+                "accuracy_best, "
+            ),
+        ),
+        (
             {"top": "metrics = {f1 = 'f1'}"},
             "study: metrics.f1: expected a function as 'module:name', got 'f1'",
         ),
@@ -425,6 +496,28 @@ def test_errors_name_the_key_what_is_allowed_and_what_may_be_meant(
     assert found.startswith(message) if message.endswith((": ", ", ")) else message in found
     if message.startswith("study") and not message.endswith((": ", ", ")):
         assert found == message
+
+
+@pytest.mark.parametrize(
+    "top",
+    [
+        "metric = 'client_accuracy_worst10'",
+        "metric = 'train_loss_last'\nevaluate = ['test', 'train']",
+        "metric = 'train_accuracy_last'\nevaluate = 'train'",
+        "metric = 'test_root_last'\nmetrics = {root = 'math:sqrt'}",
+        "metric = 'whatever_it_finds'\noracle = true\nanalysis = ['sigma']",
+    ],
+)
+def test_a_measure_that_may_be_there_is_taken(top: str) -> None:
+    assert study(top=top).metric == top.split("'")[1]
+
+
+def test_a_measure_of_one_block_is_known() -> None:
+    made = study(
+        "[[block]]\nname = 'a'\n[[block]]\nname = 'b'\nevaluate = ['test', 'train']",
+        top="metric = 'train_loss_last'",
+    )
+    assert made.metric == "train_loss_last"
 
 
 def test_the_number_of_rounds_must_be_said() -> None:

@@ -21,8 +21,10 @@ from understudy.studies.export import (
     export_level,
     export_model,
     keys_in,
-    keys_of,
+    label_text,
     merged,
+    place_of,
+    places_of,
     read,
 )
 from understudy.studies.store import Store
@@ -147,18 +149,102 @@ def test_a_new_cell_takes_the_place_of_the_old_one_with_its_labels():
     assert dict(whole.curves) == {"new": [{"round": 2.0}], "other": ()}
 
 
-def test_cells_that_are_no_longer_of_the_study_are_dropped():
-    kept = Exported((row("gone", seed=1), row("stays", seed=2)))
+def test_cells_that_are_no_longer_of_the_study_are_dropped_and_counted(runs, tmp_path):
+    kept = Exported((row("gone", strategy="b"), row("stays", seed=2)))
     fresh = Exported((row("new"),))
-    assert [one.key for one in merged(kept, fresh, {"stays"}).rows] == ["new", "stays"]
-    assert [one.key for one in merged(kept, fresh).rows] == ["new", "gone", "stays"]
+    places = {place_of({"strategy": "a"})}  # of whatever seed
+    assert [one.key for one in merged(kept, fresh, places).rows] == ["new", "stays"]
+    assert [one.key for one in merged(kept, fresh).rows] == ["new", "stays", "gone"]
+
+    folder = export(runs, "small", tmp_path)
+    places = {place_of(one.labels) for one in read(folder).rows}
+    path = folder / "cells.csv"
+    line = path.read_text().splitlines()[1]
+    other, more = line.replace("dropout", "other"), line.replace(",0,3,", ",9,3,")
+    assert more != line != other
+    keys = [f"{word}{one[16:]}" for word, one in (("0" * 16, other), ("1" * 16, more))]
+    path.write_text(path.read_text() + "\n".join([*keys, ""]))
+    told = []
+    export(runs, "small", tmp_path, places=places, tell=told.append)
+    assert told == [f"{path}: 1 row is of no cell of the study any more and dropped"]
+    assert {one.seed for one in read(folder).rows} == {0, 1, 9}
+    assert len(read(folder).rows) == 6 + 1
+    export(runs, "small", tmp_path, places=places, tell=told.append)
+    assert len(told) == 1  # nothing more to tell
 
 
-def test_a_built_in_study_knows_its_cells_at_every_scale(monkeypatch):
+def test_a_built_in_study_knows_its_places_at_every_scale(monkeypatch):
     monkeypatch.delenv("UNDERSTUDY_DATA", raising=False)
-    known = keys_of("fdms-sigma")
-    assert len(known) == 3 + 9 + 30  # quick, results, paper: rounds differ everywhere
-    assert keys_of("small") is None
+    assert places_of("fdms-sigma") == {
+        place_of({"strategy": label, "availability": mode})
+        for label, mode in (("dropout", "missing"), ("fdms", "missing"), ("full", None))
+    }
+    assert places_of("small") is None
+
+
+def test_labels_that_look_like_numbers_keep_their_place(tmp_path):
+    """Strategies "1" and "2", levels "0.10" and 0.1 + 0.2: nothing doubles, nothing is rounded."""
+    rows = tuple(
+        row(f"k{number}{level}", strategy=number, level=level)
+        for number in ("1", "2")
+        for level in ("0.10", 0.1 + 0.2, "nan", "1e3", 1.0)
+    )
+    fresh = Exported(rows, {one.key: () for one in rows})
+    once = merged(Exported(), fresh)
+    (tmp_path / "cells.csv").write_text(cells_text(once))
+    (tmp_path / "curves.csv").write_text(curves_text(once))
+    again = read(tmp_path)
+    assert {one.labels["strategy"] for one in again.rows} == {"1", "2"}
+    assert {one.labels["level"] for one in again.rows} == {"0.10", 0.1 + 0.2, "nan", "1e3", 1.0}
+    twice = merged(again, fresh)
+    assert cells_text(twice) == cells_text(once) == cells_text(again)
+    assert len(twice.rows) == 10
+    assert "0.30000000000000004" in cells_text(twice)
+
+
+def test_a_cell_under_new_labels_leaves_its_old_ones():
+    kept = Exported((row("same", strategy="before"), row("other", strategy="before", seed=1)))
+    fresh = Exported((row("same", strategy="after"),))
+    assert [(one.key, one.labels["strategy"]) for one in merged(kept, fresh).rows] == [
+        ("same", "after"),
+        ("other", "before"),
+    ]
+
+
+def test_a_cell_that_blocks_share_stays_in_the_block_that_is_not_exported():
+    kept = Exported((row("same", strategy="a", block="one"),))
+    fresh = Exported((row("same", strategy="a", block="two"),))
+    assert [one.labels["block"] for one in merged(kept, fresh).rows] == ["one", "two"]
+
+
+def test_two_cells_of_one_place_are_refused():
+    rows = (row("first", strategy="a", level=1), row("second", strategy="a", level=1.0))
+    with pytest.raises(ValueError, match=r"cells first and second .*level 1, strategy a, seed 0"):
+        merged(Exported(), Exported(rows))
+
+
+def test_an_axis_of_rounds_is_no_column_twice(tmp_path):
+    study = Study(
+        name="lengths",
+        data={"name": "digits", "n_clients": 2},
+        model="softmax",
+        strategies=["fedavg"],
+        axes={"rounds": [1, 2]},
+        rounds=1,
+    )
+    play(study, tmp_path / "runs")
+    folder = export(tmp_path / "runs", "lengths", tmp_path)
+    rows = read(folder).rows
+    assert [(one.labels["rounds played"], one.rounds) for one in rows] == [(1, 1), (2, 2)]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, ""), (True, "true"), (3, "3"), (2.0, "2"), (1e-7, "1e-07"), ("2.0", "2.0"),
+     (1 / 3, "0.3333333333333333"), (np.float64(0.5), "0.5"), (np.int64(7), "7")],
+)  # fmt: skip
+def test_labels_as_they_are_written(value, text):
+    assert label_text(value) == text
 
 
 def test_labels_of_every_group_and_of_all_kinds_come_back():

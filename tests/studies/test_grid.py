@@ -8,6 +8,7 @@ from tests.studies.texts import DATA, STRATEGIES, study
 from understudy import FDMS, FixedDropout, HoeffdingRace, Markov
 from understudy.studies import Study, StudyError
 from understudy.studies.cell import Cell
+from understudy.studies.config import Tune
 
 MODES = """
 [availability]
@@ -111,14 +112,29 @@ def test_an_axis_of_training_leaves_a_strategy_that_decided_alone() -> None:
     ]
 
 
+def test_an_axis_of_steps_leaves_a_strategy_alone_that_counts_epochs() -> None:
+    made = study(
+        "[axes]\n'local.steps' = [1, 2]",
+        strategies='[strategies]\na = "fdms"\nb = {method = "fdms", local = {epochs = 3}}',
+    )
+    assert labels(made) == [
+        ("a", "always", 1, 0),
+        ("b", "always", None, 0),
+        ("a", "always", 2, 0),
+    ]
+    assert found(made, strategy="b").task.strategy.local.steps is None
+
+
 def test_axes_of_data_models_and_rounds_touch_all() -> None:
     made = study(
         "[axes]\n'data.n_clients' = [5, 10]\n'model' = {flat = {name = 'softmax'}, "
         "deep = {name = 'mlp', hidden = 3}}\nrounds = [1, 2]",
     )
-    assert made.axes == {"n_clients": [5, 10], "model": ["flat", "deep"], "rounds": [1, 2]}
+    # "rounds" is a column of what is exported
+    assert made.axes == {"n_clients": [5, 10], "model": ["flat", "deep"], "rounds played": [1, 2]}
     assert len(made.cells()) == 2 * 2 * 2 * 2
-    task = found(made, strategy="drop", n_clients=10, model="deep", rounds=2).task
+    wanted = {"strategy": "drop", "n_clients": 10, "model": "deep", "rounds played": 2}
+    task = found(made, **wanted).task
     assert (task.data.settings["n_clients"], task.rounds) == (10, 2)
     assert task.model == {"name": "mlp", "hidden": 3}
 
@@ -170,6 +186,10 @@ def test_an_axis_is_called_by_its_last_word_unless_that_is_taken() -> None:
          "you mean 'fdms'? known: drop, fdms")),
         ("'strategies' = ['drop']", ("study: axes.strategies: write [strategies], whose labels are "
          "compared anyway")),
+        ("'local.steps' = [1]\n'local.epochs' = [1]", ("study: axes.local: expected epochs or "
+         "steps, got both")),
+        ("'local.steps' = [1]\n[[block]]\nname = 'b'\naxes.'local.epochs' = [1]",
+         "study: axes: expected local.epochs or local.steps, got both"),
         ("'local.lr' = 3", ('study: axes."local.lr": expected a list of values or a table of '
          "labels, got 3")),
         ("'local.lr' = [0.1, 0.1]", ('study: axes."local.lr": two levels are called 0.1; give them '
@@ -223,9 +243,21 @@ def test_blocks_are_rectangles_of_their_own() -> None:
     assert (task.rounds, task.data.settings) == (9, {"per_client": 30, "n_clients": 8})
 
 
-def test_blocks_without_names_have_no_label_and_share_what_is_equal() -> None:
-    made = study("[[block]]\nstrategies = ['drop']\n[[block]]\nstrategies = ['fdms', 'drop']")
-    assert labels(made) == [("drop", "always", 0), ("fdms", "always", 0)]
+def test_blocks_without_names_are_known_by_their_position() -> None:
+    """A label that is missing would mean "in every group"."""
+    made = study("[[block]]\nstrategies = ['drop']\n[[block]]\nrounds = 9")
+    assert made.blocks == ("1", "2")
+    assert labels(made) == [
+        ("drop", "always", "1", 0),
+        ("drop", "always", "2", 0),
+        ("fdms", "always", "2", 0),
+    ]
+    named = study("[[block]]\nname = 'short'\n[[block]]\nrounds = 9")
+    assert named.blocks == ("short", "2")
+    one = study("[[block]]\n[[block]]\nrounds = 9", overrides=["blocks=['2']"])
+    assert one.blocks == ("2",)
+    only = study("[[block]]\nrounds = 9")
+    assert labels(only) == [("drop", "always", 0), ("fdms", "always", 0)]
 
 
 @pytest.mark.parametrize(
@@ -388,6 +420,31 @@ def test_the_best_mean_is_picked_for_each_strategy() -> None:
     assert better.pick(pandas.DataFrame(scores)) == {"drop": 0.5, "fdms": 0.5}
 
 
+def test_a_metric_of_ones_own_is_tuned_the_way_that_is_said() -> None:
+    """Scores 1 at 0.1 and 2 at 0.5: less is better, then more is."""
+    pandas = pytest.importorskip("pandas")
+    metrics = "metrics = {perplexity = 'math:exp'}"
+    for goal, best in (("min", 0.1), ("max", 0.5)):
+        tuned = TUNE + f"metric = 'validation_perplexity'\ngoal = '{goal}'"
+        made = study(tuned, data=VALIDATED, top=metrics)
+        rows = [
+            {**cell.labels, "seed": cell.seed,
+             "validation_perplexity": 1.0 if cell.labels["tuned"] == 0.1 else 2.0}
+            for cell in made.tuning()
+        ]  # fmt: skip
+        assert made.pick(pandas.DataFrame(rows)) == {"drop": best, "fdms": best}
+
+
+@pytest.mark.parametrize(
+    ("metric", "less"),
+    [("loss", True), ("accuracy", False), ("top5_error", True), ("macro_f1", False)],
+)
+def test_which_way_is_better_is_known_of_some_words(metric: str, less: bool) -> None:
+    tuned = Tune("local.lr", (0.1, 0.5), metric=f"validation_{metric}")
+    assert tuned.less_is_better is less
+    assert Tune("x", (1, 2), metric=f"validation_{metric}", goal="max").less_is_better is False
+
+
 def test_a_pick_needs_all_trials() -> None:
     pandas = pytest.importorskip("pandas")
     made = study(TUNE, data=VALIDATED)
@@ -424,6 +481,13 @@ def test_blocks_are_tuned_one_by_one() -> None:
         (TUNE + "goals = 'min'", VALIDATED, "study: tune.goals: no such key; did you mean 'goal'?"),
         (TUNE + "goal = 'least'", VALIDATED, "study: tune.goal: expected one of 'auto', 'min', "),
         (TUNE + "metric = 'loss'", VALIDATED, "study: tune.metric: expected test_… or "),
+        (TUNE + "metric = 'validation_los'\ngoal = 'min'", VALIDATED, ("study: tune.metric: no "
+         "metric 'validation_los'; did you mean 'validation_loss'? known: validation_loss, "
+         "validation_accuracy")),
+        (TUNE + "metric = 'validation_perplexity'", VALIDATED, ("study: tune.goal: expected 'min' "
+         "or 'max': which of them is better is not known of 'validation_perplexity'")),
+        (TUNE.replace("local.lr", "local.epochs") + "[axes]\n'local.steps' = [1]", VALIDATED,
+         "study: tune.key: expected local.epochs or local.steps, got both"),
         (TUNE.replace("[100, 101]", "[0]"), VALIDATED, ("study: tune.seeds: expected seeds that "
          "the study does not use, got 0")),
         (TUNE.replace("[0.1, 0.5]", "[0.1]"), VALIDATED, ("study: tune.values: expected at least "

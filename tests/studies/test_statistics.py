@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from understudy.studies.sheets import notes_of
 from understudy.studies.statistics import (
     compare,
     contrast_interval,
@@ -273,6 +274,32 @@ def test_references_join_every_group_and_holm_counts_the_whole_table() -> None:
     tested = rows[rows["strategy"] != "base"]
     assert tested["p_t_holm"].tolist() == holm(tested["p_t"].tolist())
     assert tested["p_wilcoxon_holm"].tolist() == holm(tested["p_wilcoxon"].tolist())
+
+
+def test_a_pair_of_references_is_one_test_in_however_many_groups() -> None:
+    """Both join x, y and z, where they are the same two sets of cells: with three of a's, 4 tests.
+
+    p of ref is 1 − √(9/11) · 12/11 ≈ 0.013 (see above): were it counted in each group, it would be
+    the smallest of six.
+    """
+    base = [0.5, 0.6, 0.7, 0.65, 0.55]
+    better = [value + 0.01 * (seed + 1) for seed, value in enumerate(base)]
+    rng = np.random.default_rng(1)
+    far = {("a", mode): [value + 1 + rng.uniform() for value in base] for mode in "xyz"}
+    frame = cells({("base", None): base, ("ref", None): better, **far})
+    found = compare(frame, baseline="base")
+    rows = found.rows
+    assert found.tested == (4, 0)
+    assert "by Holm for 4 comparisons" in " ".join(notes_of(found))
+    ref = rows[rows["strategy"] == "ref"]
+    assert len(ref) == 3
+    assert len(set(ref["p_t_holm"])) == 1
+    others = rows[rows["strategy"] == "a"]
+    one_of_each = [ref["p_t"].iloc[0], *others["p_t"]]
+    assert [ref["p_t_holm"].iloc[0], *others["p_t_holm"]] == holm(one_of_each)
+    # held against what differs from group to group, a reference is tested in each
+    frame = cells({("ref", None): better, **far})
+    assert compare(frame, baseline="a").tested == (3, 0)
 
 
 def test_a_cell_of_another_block_is_no_reference_there() -> None:

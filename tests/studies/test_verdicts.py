@@ -97,6 +97,8 @@ def test_the_interval_is_students_with_90_per_cent():
         ([-1, 2, 3], OPEN),
         ([0.1, 0.1, 0.1], HOLDS),
         ([0, 0, 0], OPEN),  # neither above nor below
+        ([5, math.nan, 6], OPEN),  # one diverged: that says nothing, but was run
+        ([5, math.inf, 6], OPEN),
         ([5, 6], NOT_RUN),  # two seeds are too few
         ([], NOT_RUN),
     ],
@@ -109,6 +111,11 @@ def test_seeds_that_an_open_contrast_would_take():
     """−1, 2, 3: d̄ = 4/3, s² = ((7/3)² + (2/3)² + (5/3)²)/2 = 13/3; 4·(13/3)/(16/9) = 9.75."""
     assert seeds_to_decide([-1, 2, 3]) == 10
     assert seeds_to_decide([-1, 0, 1]) == math.inf
+    # 1, 2, 6: d̄ = 3, s² = 7 and 4 · 7/9 = 3.1; 1.9, 3, 4.9: 4 · 2.303/10.67 = 0.9
+    assert status_of([1, 2, 6]) == OPEN
+    assert seeds_to_decide([1, 2, 6]) == 4
+    assert seeds_to_decide([1.9, 3, 4.9]) == 4  # more than the three there are
+    assert math.isnan(seeds_to_decide([1, math.nan, 2]))
     assert math.isnan(seeds_to_decide([1]))
 
 
@@ -376,6 +383,47 @@ def test_the_page_tells_verdicts_numbers_sizes_readings_and_hours(docs):
     assert "![mnist](results/fdms-fig1/mnist.svg)" in page
     hours = Sizes().hours(Sizes().needed(read_claims(docs / "claims.toml")[3]))
     assert f"| More is better. | FedAR, fig. 4 | fedar-fig4 | {hours:.1f} |" in page
+
+
+def test_a_run_that_diverged_leaves_its_claim_open_and_is_told(docs):
+    cells = docs / "results" / "fdms-fig1" / "cells.csv"
+    cells.write_text(cells.read_text().replace("mnist,1,40,0.89", "mnist,1,40,"))
+    book = Book.read(docs / "results")
+    better, nearly, sooner, _ = (book.verdict(one) for one in read_claims(docs / "claims.toml"))
+    assert (better.verdict, nearly.verdict, sooner.verdict) == (OPEN, OPEN, OPEN)
+    assert (better.n_diverged, sooner.n_diverged) == (1, 0)
+    assert (better.n_seeds, math.isnan(better.seeds_needed)) == (3, True)
+    page = results_page.write_page(docs).read_text()
+    told = "One contrast: 1 open; 3 seeds. In a contrast a run diverged and has no number. Reduced"
+    assert told in page
+    assert "| fdms above dropout (alpha 0.5) | – | – to – | open: diverged |" in page
+    assert "| fdms | 86.50 (1 diverged) |" in page  # (86 + 87)/2
+    # where the cell is not there at all, it is to be run
+    kept = [line for line in cells.read_text().splitlines() if not line.startswith("k11")]
+    cells.write_text("\n".join([*kept, ""]))
+    book = Book.read(docs / "results")
+    assert book.verdict(read_claims(docs / "claims.toml")[0]).verdict == NOT_RUN
+
+
+def test_a_measure_that_no_cell_has_was_not_run(docs):
+    entry = claim_of(claim(study="fdms-fig1", metric="loss_best", contrasts=[
+        {"kind": "order", "A": {"strategy": "fdms"}, "B": {"strategy": "dropout"}}]))  # fmt: skip
+    assert Book.read(docs / "results").verdict(entry).verdict == NOT_RUN
+
+
+def test_labels_are_matched_as_they_are_written():
+    assert matches(Pick({"alpha": 1}), {"alpha": 1.0})
+    assert matches(Pick({"flag": True}), {"flag": "true"})
+    assert matches(Pick({"alpha": 0.5}), {"alpha": None})
+    assert not matches(Pick({"alpha": "0.50"}), {"alpha": 0.5})
+    assert not matches(Pick({"alpha": 0.5}), {"beta": 0.5})
+
+
+def test_the_signs_of_fedars_first_figure_are_those_of_values_not_of_shares():
+    """A share has the wrong sign where the total is negative."""
+    claims = {entry.id: entry for entry in read_claims(CLAIMS)}
+    for name in ("positive", "negative"):
+        assert claims[f"fedar-fig1-{name}"].metric == "shapley_client"
 
 
 def test_the_page_is_the_same_byte_for_byte(docs):

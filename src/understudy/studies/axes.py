@@ -15,7 +15,24 @@ from understudy.studies.errors import StudyError, shown, within
 from understudy.studies.overrides import Document, path_of, put, with_field
 
 # names of labels, or of columns of results
-RESERVED = ("strategy", "availability", "block", "tuned", "seed", "key", "status", "t", "study")
+RESERVED = (
+    "strategy",
+    "availability",
+    "block",
+    "tuned",
+    "seed",
+    "key",
+    "status",
+    "t",
+    "study",
+    "round",
+    "rounds",
+    "rounds_played",
+    "client",
+    "version",
+    "error",
+)
+PLAYED = " played"  # after a key that has one part only and is taken: rounds
 
 
 @dataclass(frozen=True)
@@ -45,9 +62,13 @@ def axis_names(keys: Iterable[str]) -> dict[str, str]:
     keys = list(keys)
     last = {key: path_of(key)[-1] for key in keys}
     return {
-        key: key if name in RESERVED or list(last.values()).count(name) > 1 else name
+        key: _whole(key) if name in RESERVED or list(last.values()).count(name) > 1 else name
         for key, name in last.items()
     }
+
+
+def _whole(key: str) -> str:
+    return key + PLAYED if key in RESERVED else key
 
 
 def touches(path: tuple[str, ...], document: Document, strategy: str, mode: str | None) -> bool:
@@ -71,7 +92,18 @@ def _settles(strategy: Any, name: str) -> bool:
     own = strategy.get("local", {}) if isinstance(strategy, Mapping) else {}
     if isinstance(own, Local) or name in own or (name == "epochs" and "steps" in own):
         return True
+    if name == "steps" and "epochs" in own:
+        return True  # which unset them
     return name == "rule" and not isinstance(methods.strategy(strategy).local.rule, Plain)
+
+
+def refuse_epochs_and_steps(keys: Iterable[str], *place: str) -> None:
+    """Refuse both to be varied in one grid: each unsets the other."""
+    paths = {path_of(key) for key in keys}
+    for path in paths:
+        if path[-2:] == ("local", "epochs") and (*path[:-1], "steps") in paths:
+            above = ".".join(path[:-1])
+            raise StudyError(f"expected {above}.epochs or {above}.steps, got both", *place)
 
 
 def moved(document: Document, axis: Axis, level: Level, mode: str) -> Document:

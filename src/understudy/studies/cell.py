@@ -18,6 +18,7 @@ from understudy.describe import describe
 from understudy.registry import imported
 from understudy.roles import Availability
 from understudy.strategy import Strategy
+from understudy.studies import plugins
 from understudy.studies.identity import (
     canonical_data,
     canonical_model,
@@ -89,6 +90,8 @@ class Task:
     device: str = "cpu"
     analysis: tuple[str, ...] = ()
     path: tuple[str, ...] = ()  # folders that come first on sys.path: where plug-ins are found
+    # module → sha256 of its file when its things were made for this task
+    sources: Mapping[str, str] = field(default_factory=plugins.digests, repr=False)
 
     def federation(self) -> Federation:
         """The data."""
@@ -132,10 +135,11 @@ class Task:
 
     def resolved(self) -> dict[str, Any]:
         """The task as plain data, all defaults filled in: what is hashed."""
+        plugins.first_on_path(self.path)  # another study may have come since
         described = {
             item.name: describe(settled(getattr(self, item.name)))
             for item in fields(self)
-            if item.name not in ("data", "path", "loss", "model", "metrics")
+            if item.name not in ("data", "path", "sources", "loss", "model", "metrics")
         }
         described["loss"] = described_function(self.loss)
         described["metrics"] = {
@@ -143,7 +147,8 @@ class Task:
         }
         described["model"] = canonical_model(self.model)
         described["data"] = self._described_data()
-        sources = {name: source_digest(name) for name in sorted(foreign_sources(described))}
+        names = sorted(foreign_sources(described))
+        sources = {name: source_digest(name, self.sources) for name in names}
         plain: dict[str, Any] = json.loads(json.dumps({**described, "sources": sources}))
         return plain
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,15 @@ import numpy as np
 from understudy import checks
 from understudy.studies import materials, methods, structure
 from understudy.studies.errors import StudyError, shown, suggestion, unknown_key, within
+from understudy.studies.measures import MEASURES
 from understudy.studies.overrides import (
     LISTED,
+    TRAINING,
     Document,
     flat_axes,
     path_of,
     put,
+    refuse_both,
 )
 
 __all__ = ["Settings", "StudyError", "Tune", "blocks", "normal", "read", "scaled", "seeds_of"]
@@ -47,6 +50,10 @@ KEYS = (*TOLD, *ASKED, "tune", "block", "blocks", "scale")
 TINY = "tiny"
 QUICK = "quick"
 METRIC_PARTS = ("test", "validation", "train")
+PART_PREFIXES = tuple(f"{part}_" for part in METRIC_PARTS)
+TUNED = ("tune", "metric")
+MEASURED = ("loss", "accuracy")  # by the evaluation itself
+GOALS = {"min": ("loss", "error"), "max": ("accuracy", "f1")}  # by words of a metric's name
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,8 @@ class Tune:
     metric : str
         A metric of the last evaluated round, on validation data as a rule.
     goal : {"auto", "min", "max"}
-        Whether less is better; by itself: for what has "loss" or "error" in its name.
+        Whether less is better; by itself: less of a loss or an error, more of an accuracy or F1.
+        Of anything else it must be said.
     rounds : int, optional
         Of a trial; by default the study's.
     availability : str, optional
@@ -107,17 +115,31 @@ class Tune:
         checks.choice("goal", self.goal, ("auto", "min", "max"))
         if self.rounds is not None:
             checks.integer("rounds", self.rounds, low=1)
+        if self.evaluate and self.goal == "auto" and self._known_goal is None:
+            raise ValueError(
+                f"goal: expected 'min' or 'max': which of them is better is not known of "
+                f"{self.metric!r}"
+            )
 
     @property
     def less_is_better(self) -> bool:
-        if self.goal != "auto":
-            return self.goal == "min"
-        return any(word in self.metric for word in ("loss", "error"))
+        return (self._known_goal if self.goal == "auto" else self.goal) == "min"
+
+    @property
+    def _known_goal(self) -> str | None:
+        words = set(self.measured.split("_"))
+        goals = {goal for goal, known in GOALS.items() if words & set(known)}
+        return goals.pop() if len(goals) == 1 else None
 
     @property
     def evaluate(self) -> tuple[str, ...]:
         """What a trial is evaluated on."""
         return tuple(part for part in METRIC_PARTS if self.metric.startswith(f"{part}_"))
+
+    @property
+    def measured(self) -> str:
+        """The metric without the part that it is measured on."""
+        return self.metric.partition("_")[2]
 
 
 @dataclass(frozen=True)
@@ -156,6 +178,7 @@ def normal(document: Mapping[str, Any]) -> Document:
     for key in document:
         if key not in KEYS:
             raise unknown_key(key, KEYS)
+    _refuse_epochs_and_steps(document)
     made: Document = {"local": {}, **document}
     for key in LISTED:
         if key in made:
@@ -169,6 +192,28 @@ def normal(document: Mapping[str, Any]) -> Document:
     made["block"] = _named_blocks(made.get("block", []))
     made["scale"] = _scales(made.get("scale", {}))
     return made
+
+
+def _refuse_epochs_and_steps(written: Any, *place: str) -> None:
+    """Refuse a table that says both, wherever it is; keys may be dotted."""
+    if isinstance(written, list | tuple):
+        for position, item in enumerate(written):
+            name = item.get("name", position + 1) if isinstance(item, Mapping) else position + 1
+            _refuse_epochs_and_steps(item, *place, str(name))
+    if not isinstance(written, Mapping):
+        return
+    dotted: dict[tuple[str, ...], set[str]] = {}
+    for key, value in written.items():
+        path = path_of(key) if isinstance(key, str) and "." in key else (str(key),)
+        if path[-1] == TRAINING:
+            with within(*place, *path):
+                refuse_both(value)
+        if path[-2:-1] == (TRAINING,):
+            dotted.setdefault(path[:-1], set()).add(path[-1])
+        _refuse_epochs_and_steps(value, *place, *path)
+    for path, names in dotted.items():
+        with within(*place, *path):
+            refuse_both(dict.fromkeys(names))
 
 
 def _by_label(key: str, value: Any) -> dict[str, Any]:
@@ -281,7 +326,9 @@ def blocks(document: Document, overrides: Iterable[Override] = ()) -> list[Block
         changes = {key: value for key, value in table.items() if key != "name"}
         with within("block", name):
             changed = _changed(document, changes, whole=True)
-        made.append(Block(name if "name" in table else None, changed))
+        # a label that is missing would mean "in every group"
+        named = "name" in table or len(document["block"]) > 1
+        made.append(Block(name if named else None, changed))
     for path, value in overrides:
         if path[0] in ASKED:
             made = _overridden_blocks(made, path, value)
@@ -348,6 +395,35 @@ def tune(document: Document) -> Tune | None:
             words = " or ".join(f"{part}_…" for part in METRIC_PARTS)
             raise StudyError(f"expected {words}, got {made.metric!r}", "metric")
         return made
+
+
+def check_tuned(tune: Tune, document: Document) -> None:
+    """Refuse a metric of ``[tune]`` that no trial of these words would have."""
+    known = [f"{tune.evaluate[0]}_{name}" for name in _measured(document)]
+    if tune.metric not in known:
+        raise StudyError(f"no metric {tune.metric!r}; {suggestion(tune.metric, known)}", *TUNED)
+
+
+def check_metric(metric: str | None, documents: Sequence[Document]) -> None:
+    """Refuse a measure that no run of these words would have; an analysis may find any."""
+    if metric is None or any(document.get("analysis") for document in documents):
+        return
+    known = dict.fromkeys(name for name in MEASURES if not name.startswith(PART_PREFIXES))
+    for document in documents:
+        parts = document.get("evaluate", Settings.evaluate)
+        for part in (parts,) if isinstance(parts, str) else parts:
+            # loss and accuracy on test data have measures of their own
+            told = MEASURED if part == "test" else ()
+            names = [name for name in _measured(document) if name not in told]
+            known |= dict.fromkeys(f"{part}_{name}_last" for name in names)
+    if metric not in known:
+        raise StudyError(f"no measure {metric!r}; {suggestion(metric, known)}", "metric")
+
+
+def _measured(document: Document) -> list[str]:
+    """What a model is evaluated by: loss, accuracy and the study's own."""
+    own = document.get("metrics", {})
+    return [*MEASURED, *(own if isinstance(own, Mapping) else ())]
 
 
 def seeds_of(value: Any) -> tuple[int, ...]:

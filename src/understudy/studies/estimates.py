@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from understudy.simulation.data import Federation
     from understudy.studies.cell import Cell, Task
 
+STUDY_SECONDS = 6.0  # of the wall clock, once: processes start, tables and the report are made
 ROUND_SECONDS = 0.005  # of the loop itself: sampling, sums, logs
 BATCH_SECONDS = 0.0005  # of an evaluated batch, besides its multiply-adds
 ROUND_BYTES, CLIENT_BYTES = 800, 6  # of a round in the store, and of each client in it
@@ -85,7 +86,11 @@ class Estimate:
 
     def seconds(self, cores: int | None = None) -> float:
         """Wall clock, all cores being used; by default those of this machine."""
-        return self.core_seconds / max(1, usable_cores() if cores is None else cores)
+        if not self.n_cells:
+            return 0.0
+        return STUDY_SECONDS + self.core_seconds / max(
+            1, usable_cores() if cores is None else cores
+        )
 
 
 def estimate(cells: Iterable[Cell]) -> Estimate:

@@ -11,7 +11,7 @@ import io
 import math
 import os
 import shutil
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,8 +37,10 @@ CURVE_COLUMNS = (
     "sigma_p",
 )
 NOT_MEASURES = ("key", "status", "seed", "version", "error", "rounds_played")
+NAMES_ONLY = ("strategy", "availability", "block")  # labels that are words, though they be digits
 
 Value = str | float | None
+Place = frozenset[tuple[str, str]]  # labels as they are written; what is of every group has none
 
 
 @dataclass(frozen=True)
@@ -52,9 +54,9 @@ class Row:
     measures: Mapping[str, float]  # what was not measured, or never reached, is not there
 
     @property
-    def place(self) -> tuple[Any, ...]:
+    def place(self) -> tuple[Place, int]:
         """What it is in its study: a newer cell of the same place takes its place."""
-        return (*self.labels.items(), self.seed)
+        return place_of(self.labels), self.seed
 
 
 @dataclass(frozen=True)
@@ -66,16 +68,21 @@ class Exported:
 
 
 def export(
-    runs: str | Path, study: str, to: str | Path, *, present: Collection[str] | None = None
+    runs: str | Path,
+    study: str,
+    to: str | Path,
+    *,
+    places: Collection[Place] | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> Path:
     """Write ``<to>/<study>/cells.csv`` and ``curves.csv`` from the finished cells of a study.
 
     Cells that are in the files already stay there, in their place, unless
 
     * the same cell, or one with the same labels and seed, is exported now: it takes their place;
-    * they are no cell of the study any more, as far as `present` tells.
+    * their labels are none of the study's any more, as far as `places` tells.
 
-    So a study can be run and exported block by block, and on several machines.
+    So a study can be run and exported block by block, on several machines, and with more seeds.
 
     Parameters
     ----------
@@ -85,9 +92,11 @@ def export(
         Its name.
     to : path
         The folder of all exports.
-    present : collection of str, optional
-        Keys that may stay. By default, for a built-in study, those of its cells at any scale but
-        ``tiny``, all else being dropped; for other studies all may stay.
+    places : collection, optional
+        Labels (`place_of`) of cells that may stay. By default, for a built-in study, those of its
+        cells at any scale but ``tiny``, all else being dropped; for other studies all may stay.
+    tell : function, optional
+        Called with a sentence where cells are dropped.
 
     Returns
     -------
@@ -99,44 +108,104 @@ def export(
     if not fresh.rows:
         raise ValueError(f"{runs}: no cell of {study!r} is done; nothing was exported")
     kept = read(folder) if (folder / CELLS).is_file() else Exported()
-    whole = merged(kept, fresh, keys_of(study) if present is None else present)
+    known = places_of(study) if places is None else places
+    whole = merged(kept, fresh, known)
+    _tell_of_dropped(kept, whole, folder / CELLS, tell)
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / CURVES, curves_text(whole))
     _write(folder / CELLS, cells_text(whole))  # last: where it is, its curves are
     return folder
 
 
-def merged(kept: Exported, fresh: Exported, present: Collection[str] | None = None) -> Exported:
-    """Old and new rows, each place once; the old ones first, new places behind them."""
-    new = {row.place: row for row in fresh.rows}
-    rows: list[Row] = []
-    for row in kept.rows:
-        if row.place in new:
-            rows.append(new.pop(row.place))
-        elif present is None or row.key in present:
-            rows.append(row)
-    rows += new.values()
-    rows.sort(key=lambda row: _order(row, rows))
+def merged(kept: Exported, fresh: Exported, places: Collection[Place] | None = None) -> Exported:
+    """Old and new rows, each place once, by labels and seed."""
+    new = _each_place_once(fresh.rows)
+    renamed = _Renamed(fresh.rows, places)
+    stay = [
+        row
+        for row in kept.rows
+        if row.place not in new
+        and (places is None or place_of(row.labels) in places)
+        and not renamed(row)
+    ]
+    rows = [*stay, *new.values()]
+    labels = _label_names(rows)
+    rows.sort(key=lambda row: _order(row, labels))
     curves = {**kept.curves, **fresh.curves}
     return Exported(tuple(rows), {row.key: curves.get(row.key, ()) for row in rows})
 
 
-def _order(row: Row, rows: Sequence[Row]) -> tuple[Any, ...]:
+def _each_place_once(rows: Iterable[Row]) -> dict[tuple[Place, int], Row]:
+    found: dict[tuple[Place, int], Row] = {}
+    for row in rows:
+        other = found.setdefault(row.place, row)
+        if other is not row:
+            words = ", ".join(f"{name} {text}" for name, text in sorted(row.place[0]))
+            raise ValueError(
+                f"cells {other.key} and {row.key} would have the same row ({words}, seed "
+                f"{row.seed}); give their labels names that differ when written"
+            )
+    return found
+
+
+class _Renamed:
+    """Whether an old row is a cell that is exported now, under labels it had before.
+
+    Several blocks may share a cell, of which only some are exported: its rows in the others stay.
+    """
+
+    def __init__(self, fresh: Sequence[Row], places: Collection[Place] | None) -> None:
+        self._blocks: dict[str, set[Value]] = {}
+        for row in fresh:
+            self._blocks.setdefault(row.key, set()).add(row.labels.get("block"))
+        self._known = places is not None
+
+    def __call__(self, row: Row) -> bool:
+        if self._known or row.key not in self._blocks:
+            return False  # where places are known, they decide
+        return row.labels.get("block") in self._blocks[row.key]
+
+
+def _order(row: Row, labels: Sequence[str]) -> tuple[Any, ...]:
     """By labels, then by seed: the same files whatever was exported first."""
+    values = [_value(name, label_text(row.labels.get(name))) for name in labels]
     return tuple(
         (value is not None, isinstance(value, str), value if value is not None else 0)
-        for value in (*row.labels.values(), row.seed)
+        for value in (*values, row.seed)
     )
 
 
-def keys_of(study: str) -> frozenset[str] | None:
-    """Keys of all cells of a built-in study, at any scale but ``tiny``; None for another study."""
+def _label_names(rows: Iterable[Row]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row.labels))
+
+
+def _tell_of_dropped(
+    kept: Exported, whole: Exported, path: Path, tell: Callable[[str], None] | None
+) -> None:
+    there = {row.place for row in whole.rows}
+    dropped = sum(row.place not in there for row in kept.rows)
+    if dropped and tell is not None:
+        rows = "row is" if dropped == 1 else "rows are"
+        tell(f"{path}: {dropped} {rows} of no cell of the study any more and dropped")
+
+
+def place_of(labels: Mapping[str, Any]) -> Place:
+    """Labels as they are written; a label None, which is of every group, is not there."""
+    return frozenset(
+        (name, label_text(value)) for name, value in labels.items() if value is not None
+    )
+
+
+def places_of(study: str) -> frozenset[Place] | None:
+    """Labels of all cells of a built-in study, at any scale but ``tiny``; None for another."""
     from understudy.studies.builtins import NAMES, SCALES, built_in
 
     if study not in NAMES:
         return None
     scales = [scale for scale in SCALES if scale != "tiny"]
-    return frozenset(cell.key for scale in scales for cell in built_in(study, scale).cells())
+    return frozenset(
+        place_of(cell.labels) for scale in scales for cell in built_in(study, scale).cells()
+    )
 
 
 def keys_in(folder: str | Path) -> frozenset[str]:
@@ -168,7 +237,7 @@ def _row(record: Mapping[Any, Any], labels: Sequence[str]) -> Row:
     }
     return Row(
         key=str(record["key"]),
-        labels={name: _label(record[name]) for name in labels},
+        labels={name: _value(name, label_text(record[name])) for name in labels},
         seed=int(record["seed"]),
         rounds=int(record["rounds_played"]),
         measures=measures,
@@ -177,12 +246,6 @@ def _row(record: Mapping[Any, Any], labels: Sequence[str]) -> Row:
 
 def _missing(value: Any) -> bool:
     return value is None or bool(math.isnan(value))
-
-
-def _label(value: Any) -> Value:
-    if value is None or isinstance(value, str):
-        return value
-    return float(value) if not isinstance(value, bool | np.bool_) else str(bool(value)).lower()
 
 
 def curve(rounds: pandas.DataFrame) -> list[dict[str, float]]:
@@ -204,10 +267,10 @@ def curve(rounds: pandas.DataFrame) -> list[dict[str, float]]:
 
 def cells_text(exported: Exported) -> str:
     """The table of cells: key, labels, seed, rounds, measures."""
-    labels = list(dict.fromkeys(name for row in exported.rows for name in row.labels))
+    labels = _label_names(exported.rows)
     measures = sorted({name for row in exported.rows for name in row.measures})
     lines = [
-        [row.key, *(_written(row.labels.get(name)) for name in labels), str(row.seed),
+        [row.key, *(label_text(row.labels.get(name)) for name in labels), str(row.seed),
          str(row.rounds), *(_written(row.measures.get(name)) for name in measures)]
         for row in exported.rows
     ]  # fmt: skip
@@ -246,27 +309,41 @@ def _read_row(line: Mapping[str, str], head: Sequence[str], seed_at: int) -> Row
     measures = head[seed_at + 2 :]
     return Row(
         key=line["key"],
-        labels={name: _value(line[name]) for name in head[1:seed_at]},
+        labels={name: _value(name, line[name]) for name in head[1:seed_at]},
         seed=int(line["seed"]),
         rounds=int(line["rounds"]),
         measures={name: float(line[name]) for name in measures if line[name]},
     )
 
 
-def _value(word: str) -> Value:
+def _value(name: str, word: str) -> Value:
+    """A label from its text: a number where that is written so, so that the text stays."""
     if not word:
         return None
     try:
-        return float(word)
+        number = float(word)
     except ValueError:
         return word
+    same = math.isfinite(number) and label_text(number) == word
+    return number if same and name not in NAMES_ONLY else word
 
 
-def _written(value: Value) -> str:
+def label_text(value: Any) -> str:
+    """A label as it is written: all its digits, since it names something."""
     if value is None:
         return ""
-    if isinstance(value, str):
-        return value
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value)).lower()
+    if isinstance(value, int | float | np.number):
+        number = float(value)
+        is_whole = number.is_integer() and abs(number) < 1e15
+        return str(int(number)) if is_whole else repr(number)
+    return str(value)
+
+
+def _written(value: float | None) -> str:
+    if value is None:
+        return ""
     return (
         f"{value:.6g}" if not float(value).is_integer() or abs(value) >= 1e15 else str(int(value))
     )

@@ -17,6 +17,7 @@ from understudy.studies.axes import (
     levels_of,
     moved,
     own_availability,
+    refuse_epochs_and_steps,
     touches,
 )
 from understudy.studies.cell import DataRecipe, Label, Task
@@ -71,6 +72,7 @@ class Grid:
     ) -> None:
         self.blocks, self.path, self.small = blocks, path, small
         self._known = known
+        config.check_metric(known.get("metric"), [block.document for block in blocks])
         keys = dict.fromkeys(key for block in blocks for key in block.document["axes"])
         self.names = axis_names(list(keys))
         self.has_blocks = any(block.name is not None for block in blocks)
@@ -118,6 +120,8 @@ class Grid:
                 message = f"no label {tune.availability!r}; {suggestion(tune.availability, modes)}"
                 raise StudyError(message, "tune", "availability")
             self._check_key(block.document, path, ("tune", "key"))
+            refuse_epochs_and_steps([*block.document["axes"], tune.key], "tune", "key")
+            config.check_tuned(tune, block.document)
             for document, labels, mode in self._points(block.document):
                 label = str(labels["strategy"])
                 if tune.availability not in (None, mode) and labels["availability"] is not None:
@@ -163,6 +167,7 @@ class Grid:
 
     def _axes(self, document: Document) -> list[Axis]:
         axes = []
+        refuse_epochs_and_steps(document["axes"], "axes")
         for key, value in document["axes"].items():
             path = path_of(key)
             if not self._check_key(document, path, ("axes", key)):
@@ -287,6 +292,8 @@ class Grid:
         made = {}
         for name, value in metrics.items():
             with within("metrics", name):
+                if name in config.MEASURED:
+                    raise StudyError(f"{name!r} is measured anyway; take another name")
                 made[name] = materials.function(value)
         return made
 

@@ -26,6 +26,7 @@ class Value:
     seed: int
     value: float
     participants: float
+    origin: Spot | None = None  # of a joined one: the spot it came with, which names its cell
 
 
 def labels_of(frame: pd.DataFrame) -> tuple[str, ...]:
@@ -110,7 +111,7 @@ def joined(values: list[Value]) -> list[Value]:
     position = {spot: place for place, spot in enumerate(order)}
     ordered = sorted(placed.items(), key=lambda item: (position[item[0][1]], item[0][2]))
     return [
-        Value(strategy, spot, seed, value.value, value.participants)
+        Value(strategy, spot, seed, value.value, value.participants, value.spot)
         for (strategy, spot, seed), value in ordered
     ]
 

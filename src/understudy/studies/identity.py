@@ -17,8 +17,11 @@ from weakref import WeakKeyDictionary
 
 from torch import nn
 
+from understudy import describe as descriptions
 from understudy.describe import describe
-from understudy.registry import imported
+from understudy.studies import plugins
+from understudy.studies.plugins import imported
+from understudy.whose import is_known
 
 if TYPE_CHECKING:
     from understudy.simulation.data import Federation
@@ -73,13 +76,10 @@ def canonical_model(model: Model) -> Any:
 
 
 def described_function(thing: Any) -> Any:
-    """A function as plain data, with what it holds on to from where it was made."""
-    if not isinstance(thing, types.FunctionType):
-        return describe(thing)
-    held = [cell.cell_contents for cell in thing.__closure__ or ()]
-    if not held and not thing.__defaults__:
-        return describe(thing)
-    return {"function": describe(thing), "holds": describe([*held, *(thing.__defaults__ or ())])}
+    """A loss, a metric or a model's function as plain data: with all of its defaults."""
+    if isinstance(thing, types.FunctionType):
+        return descriptions.described_function(thing)
+    return describe(thing)
 
 
 def settled(part: Any) -> Any:
@@ -124,7 +124,8 @@ def digest_of(federation: Federation) -> str:
 def foreign_sources(described: Any) -> set[str]:
     """Modules of ``module:Name`` in a description, other than ours and the usual libraries'.
 
-    What was defined in the program itself is named whole: the rest of that file may well change.
+    With those that the named thing comes from, where a module shows another one's. What was
+    defined in the program itself is named whole: the rest of that file may well change.
     """
     if isinstance(described, Mapping):
         return set().union(*(foreign_sources(value) for value in described.values()), set())
@@ -133,30 +134,50 @@ def foreign_sources(described: Any) -> set[str]:
     if not isinstance(described, str) or ":" not in described:
         return set()
     module, _, name = described.partition(":")
-    if not _is_foreign(module):
+    if not module or not _is_name(module) or module == "builtins" or is_known(module):
         return set()
-    return {f"{module}:{name.partition('.')[0]}"} if module == "__main__" else {module}
-
-
-def _is_foreign(module: str) -> bool:
-    top = module.partition(".")[0]
-    if not module or top in ("understudy", "torch", "numpy", "builtins") or not _is_name(module):
-        return False
-    return top not in sys.stdlib_module_names
+    if module == "__main__":
+        return {f"{module}:{name.partition('.')[0]}"}
+    return {module, *_origins(module, name)}
 
 
 def _is_name(module: str) -> bool:
     return all(part.isidentifier() for part in module.split("."))
 
 
-def source_digest(name: str) -> str | None:
-    """The sha256 of a module's file, or of one definition of the program itself."""
+def _origins(module: str, name: str) -> set[str]:
+    """Modules that a thing comes from; none where the text only looks like a place."""
+    top = name.partition(" ")[0].partition(".")[0]
+    if not top.isidentifier():
+        return set()
+    try:
+        if module in sys.modules and plugins.digest_when_imported(module) is None:
+            thing = getattr(sys.modules[module], top)  # the program's own: not ours to import again
+        else:
+            thing = imported(f"{module}:{top}")
+    except (ImportError, AttributeError):
+        return set()
+    return plugins.origins_of(thing, module)
+
+
+def source_digest(name: str, when_imported: Mapping[str, str] | None = None) -> str | None:
+    """The sha256 of a module's file, or of one definition of the program itself.
+
+    Parameters
+    ----------
+    name : str
+        A module, or ``__main__:definition``.
+    when_imported : mapping, optional
+        Module → sha256 of its file as it was when it was imported; else as it is now.
+    """
     module, _, definition = name.partition(":")
     if definition:
         return _definition_digest(getattr(sys.modules[module], definition, None))
+    if when_imported is not None and module in when_imported:
+        return when_imported[module]
     try:
         file = getattr(sys.modules.get(module) or import_module(module), "__file__", None)
-    except ImportError:
+    except Exception:  # a text that only looks like a place, or a plug-in that is broken
         return None
     return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else None
 

@@ -91,6 +91,7 @@ _WORDS: dict[str, tuple[str, str]] = {
     "oracle_error": ("error of the update", ""),
     "oracle_error_relative": ("relative error of the update", ""),
 }
+MEASURES = tuple(_WORDS)  # those of `summarise`; analyses find others
 
 
 def measure(name: str) -> Measure:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+from understudy.local import Local
 from understudy.studies import structure
 from understudy.studies.errors import StudyError, shown, suggestion, told_of, unknown_key, within
 
@@ -17,6 +18,7 @@ Document = dict[str, Any]
 LISTED = ("strategies", "availability")  # labels → things that are compared
 TABLES = ("data", "model", "local", "delay", "metrics", "tune")
 NAMING = ("name", "method", "label")
+TRAINING = "local"  # key of a table of how clients train: the study's, or a strategy's own
 
 
 def parsed(overrides: Iterable[str] | Mapping[str, Any]) -> list[tuple[Path, Any]]:
@@ -125,6 +127,8 @@ def put(document: Document, path: Path, value: Any, *, whole: bool = False) -> D
     if first == "data" and not rest and isinstance(value, str):
         value = {"name": value}
     with within(first):
+        if first == TRAINING:
+            return {**document, first: _trained(document.get(first), rest, value)}
         merge = first == "data"
         return {**document, first: put_in(document.get(first), rest, value, merge=merge)}
 
@@ -146,7 +150,25 @@ def put_in(thing: Any, path: Path, value: Any, *, merge: bool = False) -> Any:
     with within(name):
         if thing is not None and not isinstance(thing, Mapping):
             raise StudyError(f"nothing can be set below {shown(thing)}")
-        return {**(thing or {}), name: put_in((thing or {}).get(name), rest, value)}
+        into = _trained if name == TRAINING else put_in
+        return {**(thing or {}), name: into((thing or {}).get(name), rest, value)}
+
+
+def _trained(table: Any, path: Path, value: Any) -> Any:
+    """A table of how clients train, with a value; steps would win over epochs, and are unset."""
+    if not path:
+        refuse_both(value)
+    changed = put_in(table, path, value)
+    given = value if not path and isinstance(value, Mapping) else path[:1]
+    if "epochs" in given and "steps" not in given and isinstance(changed, Mapping):
+        return {name: item for name, item in changed.items() if name != "steps"}
+    return changed
+
+
+def refuse_both(table: Any) -> None:
+    """Refuse epochs and steps in one written table: one of them would mean nothing."""
+    if isinstance(table, Mapping) and {"epochs", "steps"} <= set(table):
+        raise StudyError("expected epochs or steps, got both")
 
 
 def _replaced(part: Any, name: str, rest: Path, value: Any) -> Any:
@@ -156,6 +178,8 @@ def _replaced(part: Any, name: str, rest: Path, value: Any) -> Any:
     with within(name):
         inner = value if not rest else put_in(getattr(part, name), rest, value)
     made = structure.given_fields(type(part), {name: inner})
+    if isinstance(part, Local) and name == "epochs":
+        made["steps"] = None  # steps would win
     with told_of(known=known):
         return replace(part, **made)
 

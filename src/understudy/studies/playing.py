@@ -200,7 +200,7 @@ def _refuse_edited(sources: Mapping[str, str | None]) -> None:
             continue
         if module not in _when_imported:
             _when_imported[module] = source_digest(module)
-        if plugins._seen.get(module, _when_imported[module]) != digest:
+        if (plugins.digest_when_imported(module) or _when_imported[module]) != digest:
             raise RuntimeError(
                 f"{module}: its file was edited while the study ran; run the study again, and its "
                 "cells are those of the edited file"

@@ -13,7 +13,7 @@ from understudy.describe import describe
 from understudy.studies.builtins import NAMES, built_in
 from understudy.studies.cell import Cell, DataRecipe
 from understudy.studies.estimates import estimate
-from understudy.studies.export import CELLS, Exported, Row, read
+from understudy.studies.export import CELLS, Exported, Row, label_text, place_of, read
 from understudy.studies.paper_claims import CURVE_METRIC, Claim, Pick
 from understudy.studies.verdicts import Verdict, judge
 
@@ -43,14 +43,23 @@ class Book:
         return judge(claim, lambda pick: self.numbers(claim, pick))
 
     def numbers(self, claim: Claim, pick: Pick) -> dict[int, float]:
-        """The measure of the picked cells by seed; seeds without a number are left out."""
+        """The measure of the picked cells by seed; NaN where a run has no number, having diverged.
+
+        A measure that no cell of the study has was not asked for when they were run.
+        """
         found: dict[int, float] = {}
+        if not self._is_measured(pick):
+            return found
         for row in self.rows(pick):
             value = self._measure(claim, pick, row)
             if row.seed in found:
                 raise ValueError(f"{claim.id}: {pick} picks more than one cell of seed {row.seed}")
             found[row.seed] = value
-        return {seed: value for seed, value in found.items() if not math.isnan(value)}
+        return found
+
+    def _is_measured(self, pick: Pick) -> bool:
+        rows = self.studies.get(pick.study, Exported()).rows
+        return pick.metric == CURVE_METRIC or any(pick.metric in row.measures for row in rows)
 
     def _measure(self, claim: Claim, pick: Pick, row: Row) -> float:
         if pick.metric != CURVE_METRIC:
@@ -75,15 +84,9 @@ class Book:
 def matches(pick: Pick, labels: Mapping[str, Any]) -> bool:
     """Whether a cell has the labels; one that has no value for a label is of every group."""
     return all(
-        name in labels and (labels[name] is None or _same(labels[name], value))
+        name in labels and (labels[name] is None or label_text(labels[name]) == label_text(value))
         for name, value in pick.labels.items()
     )
-
-
-def _same(ours: Any, wanted: Any) -> bool:
-    if isinstance(ours, str) or isinstance(wanted, str):
-        return str(ours) == str(wanted)
-    return float(ours) == float(wanted)
 
 
 @dataclass(frozen=True)
@@ -124,11 +127,11 @@ class Sizes:
 
     def reduced(self, study: str, rows: list[Row]) -> str:
         """In which ways exported cells are smaller than the paper's; empty where they are not."""
-        paper = {_place(cell): cell for cell in self.cells(study, PAPER) if cell.seed == 0}
+        paper = {place_of(cell.labels): cell for cell in self.cells(study, PAPER) if cell.seed == 0}
         ours = {cell.key: cell for cell in self.cells(study, SCALE)}
         words: dict[str, None] = {}
         for row in rows:
-            theirs = paper.get(_place_of(row.labels))
+            theirs = paper.get(place_of(row.labels))
             if theirs is None:
                 continue
             if row.rounds != theirs.task.rounds:
@@ -141,17 +144,6 @@ class Sizes:
         if n_seeds < n_paper:
             words[f"{n_seeds} of {n_paper} seeds"] = None
         return ", ".join(words)
-
-
-def _place(cell: Cell) -> tuple[Any, ...]:
-    return _place_of(cell.labels)
-
-
-def _place_of(labels: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(
-        (name, value if value is None or isinstance(value, str) else float(value))
-        for name, value in sorted(labels.items())
-    )
 
 
 def _smaller(ours: Cell, theirs: Cell) -> list[str]:

@@ -31,6 +31,7 @@ SIGNS = {
     verdicts.OPEN: "**open**",
     verdicts.NOT_RUN: "not run",
 }
+OF_ALL = ("accuracy_best", "accuracy_last", "accuracy_last10", "loss_best", "loss_last")
 INTRODUCTION = """\
 # Results
 
@@ -52,8 +53,9 @@ A contrast **holds** when the 90 % t-interval of its mean over at least three se
 its contrasts hold ("mostly": more than half of them, and none is contradicted; "the best": one
 contrast for each rival, its own hyper-parameter being fixed beforehand), **in part** when some do,
 **not reproduced** when none holds and one is contradicted, and **open** when none holds and none is
-contradicted; then the seeds are told that it would take, (2s/d̄)². A verdict against a paper is as
-welcome as one for it; it is one on our runs, at the size and in the reading that it names.
+contradicted; then the seeds are told that it would take, (2s/d̄)². A run that diverged has no
+number, and a contrast in which it takes part is open. A verdict against a paper is as welcome as
+one for it; it is one on our runs, at the size and in the reading that it names.
 
 Cells are in `results/<study>/cells.csv`, curves in `curves.csv` beside it. To make a study's anew:
 `understudy run STUDY --scale results`, then `understudy export STUDY --to docs/results`, then
@@ -166,9 +168,10 @@ def _of_study(
 
 def _table(metric: str, rows: Sequence[Row]) -> Iterator[str]:
     """Means and 95 % intervals: a row for each strategy, a column for each group."""
-    rows = [row for row in rows if metric in row.measures]
-    if not rows:
+    known = [row for row in rows if metric in row.measures]
+    if not known:
         return
+    rows = list(rows) if metric in OF_ALL else [row for row in rows if _has(row, metric, known)]
     shown = measure(metric)
     groups = [group for group in _groups(rows) if group or len(_groups(rows)) == 1]
     yield f"{shown.head[0].upper()}{shown.head[1:]}: mean over seeds ± half of its 95 % interval."
@@ -180,6 +183,11 @@ def _table(metric: str, rows: Sequence[Row]) -> Iterator[str]:
         cells = [_mean([row for row in mine if _in(row, group)], metric, shown) for group in groups]
         yield f"| {strategy} | {' | '.join(cells)} |"
     yield ""
+
+
+def _has(row: Row, metric: str, known: Sequence[Row]) -> bool:
+    """Whether a row was asked for a measure: it has it, or the same with another seed has."""
+    return any(row.labels == other.labels for other in known)
 
 
 Group = tuple[tuple[str, str | float], ...]
@@ -209,13 +217,17 @@ def _group_words(group: Group) -> str:
 
 
 def _mean(rows: Sequence[Row], metric: str, shown: Measure) -> str:
-    values = np.array([row.measures[metric] * shown.scale for row in rows])
-    if not len(values):
+    if not rows:
         return ""
-    mean = _number(float(values.mean()), shown)
-    if len(values) < verdicts.FEWEST_SEEDS:
-        return mean
-    return f"{mean} ± {_number(float(half_width(values)), shown)}"
+    values = np.array([row.measures.get(metric, math.nan) * shown.scale for row in rows])
+    known = values[np.isfinite(values)]
+    diverged = len(values) - len(known)
+    if not len(known):
+        return "diverged"
+    words = _number(float(known.mean()), shown)
+    if len(known) >= verdicts.FEWEST_SEEDS:
+        words += f" ± {_number(float(half_width(known)), shown)}"
+    return f"{words} ({diverged} diverged)" if diverged else words
 
 
 def _number(value: float, shown: Measure, *, sign: bool = False) -> str:
@@ -263,7 +275,10 @@ def _told(verdict: Verdict) -> str:
     ]
     words = f"Of {n} contrasts {', '.join(counts)}" if n > 1 else f"One contrast: {counts[0]}"
     words += f"; {verdict.n_seeds} seeds."
-    if verdict.verdict == verdicts.OPEN:
+    if verdict.n_diverged:
+        where = "a contrast" if verdict.n_diverged == 1 else f"{verdict.n_diverged} contrasts"
+        words += f" In {where} a run diverged and has no number."
+    elif verdict.verdict == verdicts.OPEN:
         needed = verdict.seeds_needed
         told = f"{needed:,.0f}" if math.isfinite(needed) else "no number of"
         words += f" It would take {told} seeds."
@@ -304,7 +319,8 @@ def _contrast(judged: Judged, claim: Claim, shown: Measure, has_values: bool) ->
     mean, low, high = (value * scale for value in (judged.mean, judged.low, judged.high))
     cells.append(_number(mean, unit, sign=True))
     cells.append(f"{_number(low, unit, sign=True)} to {_number(high, unit, sign=True)}")
-    return f"| {' | '.join([*cells, judged.status])} |"
+    status = f"{judged.status}: diverged" if judged.diverged else judged.status
+    return f"| {' | '.join([*cells, status])} |"
 
 
 def _words(contrast: Contrast, claim: Claim) -> str:

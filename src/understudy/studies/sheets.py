@@ -152,7 +152,7 @@ def notes_of(comparison: Comparison, told: Sequence[str] = ()) -> tuple[str, ...
         notes.append(f"No intervals: they take {SEEDS_OF_INTERVAL} seeds.")
     if comparison.baseline is not None and (rows["pairs"] > 0).any():
         notes.append("Differences are taken seed by seed.")
-    family, of_wilcoxon = (int(rows[name].notna().sum()) for name in ("p_t", "p_wilcoxon"))
+    family, of_wilcoxon = comparison.tested
     if family:
         fewer = f" (Wilcoxon: {of_wilcoxon})" if 0 < of_wilcoxon < family else ""
         holm = f", by Holm for {family} comparisons{fewer}" if family > 1 else ""

@@ -75,6 +75,9 @@ class Comparison:
         Cells that were left out because they are not done.
     without_value : int
         Done cells that were left out because they have no finite number.
+    tested : tuple of int
+        How many t-tests and how many of Wilcoxon's there are: what Holm counts. Where the same
+        cells are compared in several groups, being references, that is one test.
     target : float, optional
         The accuracy that the study aims at, where `metric` is its price.
     """
@@ -85,6 +88,7 @@ class Comparison:
     rows: pd.DataFrame
     unfinished: int = 0
     without_value: int = 0
+    tested: tuple[int, int] = (0, 0)
     target: float | None = None
 
     @property
@@ -155,7 +159,7 @@ def compare(
     -------
     Comparison
         With a 95 % interval from 3 seeds on, the paired t-test from 5 and Wilcoxon's from 8; both
-        tests are adjusted by Holm over all comparisons of the table.
+        tests are adjusted by Holm over all comparisons of the table, the same cells counting once.
 
     Notes
     -----
@@ -179,13 +183,15 @@ def compare(
     for group, members in grouped(values, len(grouping)).items():
         named = dict(zip(grouping, group, strict=True))
         rows += [{**named, **row} for row in _rows(members, strategies, baseline, price)]
-    table = _adjusted(rows, grouping, metric, price)
+    tested = _adjust(rows, metric, price)
+    table = _table(rows, grouping, price)
     return Comparison(
         metric=metric,
         baseline=baseline,
         labels=tuple(name for name in grouping if _differ(row[name] for row in rows)),
         rows=table,
         unfinished=len(frame) - len(done),
+        tested=tested,
         without_value=0 if price else int((~np.isfinite(column_of(done, metric))).sum()),
         target=frame.attrs.get("target") if price else None,
     )
@@ -204,6 +210,7 @@ def _rows(
         for name in strategies
     }
     reference = by_seed.get(baseline, {}) if baseline is not None else {}
+    against = [value for value in members if value.strategy == baseline]
     rows = []
     for name in strategies:
         own = [value for value in members if value.strategy == name]
@@ -213,8 +220,14 @@ def _rows(
             row = {"strategy": name, "participants": participants}
             row |= _spread(by_seed[name], price)
             row |= _held_against({} if name == baseline else reference, by_seed[name])
+            row["cells"] = _cells_of(own), _cells_of(against)
             rows.append(row)
     return rows
+
+
+def _cells_of(values: Iterable[Value]) -> frozenset[tuple[str, Any, int]]:
+    """Which cells are behind values, whatever group they joined."""
+    return frozenset((value.strategy, value.origin, value.seed) for value in values)
 
 
 def _by_seed(own: list[Value], n_places: int) -> dict[int, float]:
@@ -250,10 +263,8 @@ def _held_against(reference: Mapping[int, float], own: Mapping[int, float]) -> d
     return row | {"p_t": paired_t(a, b), "p_wilcoxon": wilcoxon(a, b)}
 
 
-def _adjusted(
-    rows: list[dict[str, Any]], grouping: Sequence[str], metric: str, price: bool
-) -> pd.DataFrame:
-    """The rows as a frame, with Holm's p-values over all of them."""
+def _adjust(rows: list[dict[str, Any]], metric: str, price: bool) -> tuple[int, int]:
+    """Give rows Holm's p-values over all of them; how many tests of each kind there are."""
     lower = lower_is_better(metric)
     for row in rows:
         # a test among the seeds that reached a target would be blind for the others
@@ -263,10 +274,21 @@ def _adjusted(
         difference = row["difference"]
         known = lower is not None and not censored and math.isfinite(difference)
         row["better"] = (difference < 0) == lower if known and difference != 0 else None
-    for name in ("p_t", "p_wilcoxon"):
-        tested = [row for row in rows if row[name] is not None]
-        for row, p in zip(tested, holm([row[name] for row in tested]), strict=True):
-            row[f"{name}_holm"] = p
+    return _with_holm(rows, "p_t"), _with_holm(rows, "p_wilcoxon")
+
+
+def _with_holm(rows: list[dict[str, Any]], name: str) -> int:
+    """One test for each pair of cells; what is shown again is not tested again."""
+    tested = {row["cells"]: row[name] for row in rows if row[name] is not None}
+    adjusted = dict(zip(tested, holm(list(tested.values())), strict=True))
+    for row in rows:
+        if row[name] is not None:
+            row[f"{name}_holm"] = adjusted[row["cells"]]
+    return len(tested)
+
+
+def _table(rows: list[dict[str, Any]], grouping: Sequence[str], price: bool) -> pd.DataFrame:
+    """The rows as a frame."""
     columns = [*grouping, "strategy", "participants", "seeds", *(["reached"] if price else [])]
     columns += ["mean", "half", "difference", "difference_half"]
     columns += ["shared", "pairs"] if price else ["pairs"]

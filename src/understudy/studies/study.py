@@ -162,12 +162,12 @@ class Study:
         scale: str | None,
         overrides: Iterable[str] | Mapping[str, Any],
     ) -> None:
-        self.path = self._folders(given)
+        changes = parsed(overrides)
+        self.path = self._folders(given, changes)
         plugins.first_on_path(self.path)
         document = config.normal(given)
         self.scale = config.chosen_scale(document, scale)
         self.scales = tuple(dict.fromkeys([*document["scale"], TINY]))
-        changes = parsed(overrides)
         self.overrides = tuple(written(changes))
         small = None
         if self.scale == TINY:
@@ -190,9 +190,12 @@ class Study:
         self._trials = [] if self.tune is None else self._grid.trials(self.tune)
         self._check_tuning()
 
-    def _folders(self, document: Mapping[str, Any]) -> tuple[str, ...]:
-        """The study's folder, if anything in it may be found there."""
-        if self.file is None or not _names_plugin(document):
+    def _folders(
+        self, document: Mapping[str, Any], changes: Sequence[tuple[tuple[str, ...], Any]]
+    ) -> tuple[str, ...]:
+        """The study's folder, if anything that it names may be found there."""
+        values = [document, *(value for _, value in changes)]
+        if self.file is None or not _names_plugin(values):
             return ()
         return (str(self.file.parent),)
 

@@ -8,6 +8,8 @@ three seeds say whether it holds (above 0), is contradicted (below 0) or is open
 * not reproduced, when none holds and one is contradicted;
 * open, when neither, with the seeds it would take: (2s/d̄)²;
 * not run, when cells are missing.
+
+A run that diverged has no number, and a contrast in which it takes part is open.
 """
 
 from __future__ import annotations
@@ -97,6 +99,11 @@ class Judged:
         """(2s/d̄)², rounded up: the seeds it would take to decide."""
         return seeds_to_decide(list(self.numbers.values()))
 
+    @property
+    def diverged(self) -> bool:
+        """Whether a run that takes part has no number."""
+        return not all(math.isfinite(value) for value in self.numbers.values())
+
 
 def interval(numbers: Sequence[float]) -> tuple[float, float, float]:
     """Mean, and the ends of its 90 % t-interval; NaN for a single number."""
@@ -113,6 +120,8 @@ def status_of(numbers: Sequence[float]) -> str:
     """Whether a contrast holds, is contradicted, is open, or has too few seeds."""
     if len(numbers) < FEWEST_SEEDS:
         return NOT_RUN
+    if not all(math.isfinite(value) for value in numbers):
+        return OPEN
     _, low, high = interval(numbers)
     if low > 0:
         return HOLDS
@@ -120,14 +129,17 @@ def status_of(numbers: Sequence[float]) -> str:
 
 
 def seeds_to_decide(numbers: Sequence[float]) -> float:
-    """(2s/d̄)², rounded up; infinite where the mean is 0, NaN where a seed has no number."""
+    """(2s/d̄)², rounded up, and more than there are, which did not decide.
+
+    Infinite where the mean is 0, NaN where a seed has no number.
+    """
     values: npt.NDArray[np.float64] = np.asarray(numbers, dtype=np.float64)
-    if len(values) < 2 or np.isnan(values).any():
+    if len(values) < 2 or not np.isfinite(values).all():
         return math.nan
     mean, deviation = float(values.mean()), float(values.std(ddof=1))
     if mean == 0:
         return math.inf
-    return float(max(FEWEST_SEEDS, math.ceil((2 * deviation / mean) ** 2)))
+    return float(max(FEWEST_SEEDS, len(values) + 1, math.ceil((2 * deviation / mean) ** 2)))
 
 
 def judge_contrast(contrast: Contrast, sign: float, look: Look) -> Judged:
@@ -142,7 +154,8 @@ def judge_contrast(contrast: Contrast, sign: float, look: Look) -> Judged:
         if contrast.kind == "value":
             ours[seed] = told(contrast, sides)
     status = status_of(list(numbers.values()))
-    mean, low, high = interval(list(numbers.values())) if numbers else (math.nan,) * 3
+    whole = bool(numbers) and all(math.isfinite(value) for value in numbers.values())
+    mean, low, high = interval(list(numbers.values())) if whole else (math.nan,) * 3
     return Judged(contrast, numbers, ours, status, mean, low, high)
 
 
@@ -172,11 +185,14 @@ class Verdict:
 
     @property
     def seeds_needed(self) -> float:
-        """The seeds that would decide all open contrasts."""
-        return max(
-            (judged.seeds_needed for judged in self.contrasts if judged.status == OPEN),
-            default=math.nan,
-        )
+        """The seeds that would decide all open contrasts; NaN where a run diverged."""
+        needed = [judged.seeds_needed for judged in self.contrasts if judged.status == OPEN]
+        return math.nan if any(map(math.isnan, needed)) else max(needed, default=math.nan)
+
+    @property
+    def n_diverged(self) -> int:
+        """Contrasts in which a run has no number."""
+        return sum(judged.diverged for judged in self.contrasts)
 
 
 def verdict_of(statuses: Sequence[str], quantifier: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from torch import nn
@@ -17,6 +17,8 @@ from understudy.availability.skewed import (
     lognormal_chances,
     repeated_rates,
 )
+from understudy.simulation.data import Federation
+from understudy.simulation.synthetic import synthetic
 from understudy.types import Bools, Floats, Ints, Population, RoundEnd, RoundStart, Setup
 
 
@@ -27,6 +29,13 @@ def fdms_cnn_320() -> nn.Module:
         nn.Conv2d(10, 20, 5), nn.MaxPool2d(2), nn.ReLU(),
         nn.Flatten(), nn.Linear(320, 320), nn.ReLU(), nn.Linear(320, 10),
     )  # fmt: skip
+
+
+def synthetic_without_validation(
+    alpha: float = 0.5, beta: float = 0.5, n_clients: int = 30, seed: int = 0
+) -> Federation:
+    """Synthetic(α, β) whose held-out part is laid aside: losses are asked on what is trained on."""
+    return replace(synthetic(alpha, beta, n_clients, seed=seed), validation=None)
 
 
 @dataclass(frozen=True)
