@@ -135,10 +135,7 @@ def serve(line: Connection, idle_seconds: float) -> None:
     """Do one order after the other, until none came for some time."""
     import torch
 
-    from understudy.simulation import pooling
-
     torch.set_num_threads(1)
-    pooling.install()
     while line.poll(idle_seconds):
         try:
             message = line.recv_bytes()

@@ -193,11 +193,15 @@ class Study:
     def _folders(
         self, document: Mapping[str, Any], changes: Sequence[tuple[tuple[str, ...], Any]]
     ) -> tuple[str, ...]:
-        """The study's folder, if anything that it names may be found there."""
+        """The study's folder, if anything that it names may be found there.
+
+        What is put into a built-in study from outside is looked for where one stands.
+        """
         values = [document, *(value for _, value in changes)]
         if self.file is None or not _names_plugin(values):
             return ()
-        return (str(self.file.parent),)
+        built_in = self.file.parent == Path(__file__).parent / "builtin"
+        return (str(Path.cwd() if built_in else self.file.parent),)
 
     def _tell(self, document: Document) -> None:
         def text(key: str) -> str | None:

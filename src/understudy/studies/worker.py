@@ -107,12 +107,10 @@ def main(line: Connection, output: str) -> None:
 
     import torch
 
-    from understudy.simulation import pooling
     from understudy.simulation.pool import end_workers
     from understudy.studies.playing import Shelf, last_word
 
     torch.set_num_threads(1)  # sums depend on how many there are
-    pooling.install()
     shelf = Shelf()
     while (order := desk.next_order()) is not None:
         desk.send(*last_word(order, desk, shelf))
