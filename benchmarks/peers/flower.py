@@ -64,7 +64,9 @@ def main() -> None:
             "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
         },
     )
-    assert len(set(steps)) == 1, f"steps differ from round to round: {steps}"
+    # in its first round Flower may start with the nodes that are there by then
+    measured = steps[given.warmup :]
+    assert len(set(measured)) == 1, f"steps differ from round to round: {steps}"
     watch.report("Flower", version("flwr"), steps[-1], ray=version("ray"))
 
 
