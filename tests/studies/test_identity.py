@@ -566,7 +566,7 @@ KEYS = {
     "sampler": "strategies.x.sampler: ",
     "metric": "metrics.x: ",
     "loss": "loss: ",
-    "analysis": "",
+    "analysis": "analysis: ",
     "model": "model.name: ",
     "data": "data.name: ",
 }

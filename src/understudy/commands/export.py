@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.commands import places
+from understudy.commands import errors, places
 
 
 class Level(StrEnum):
@@ -63,7 +63,8 @@ def export(
         return
     place = places.find(study, folder)
     if level is None:
-        written = exports.export(place.folder, place.study, place.folder if to is None else to)
+        target = place.folder if to is None else to
+        written = exports.export(place.folder, place.study, target, tell=errors.say)
         typer.echo(written / exports.CELLS)
         typer.echo(written / exports.CURVES)
         return

@@ -27,5 +27,6 @@ def batch_plan(n_examples: int, local: Local, t: int, rng: np.random.Generator) 
     batches: list[Ints] = []
     while len(batches) < n_steps:
         order = rng.permutation(n_examples)
-        batches += [order[first * size : (first + 1) * size] for first in range(per_pass)]
-    return batches[:n_steps]
+        n_more = min(per_pass, n_steps - len(batches))
+        batches += [order[first * size : (first + 1) * size] for first in range(n_more)]
+    return batches

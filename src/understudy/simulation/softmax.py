@@ -200,6 +200,10 @@ def _padded(
     share = np.zeros((n_steps, k, batch_size), dtype=dtype)
     place = np.arange(batch_size)
     for position, plan in enumerate(plans):
+        if all(len(batch) == batch_size for batch in plan):  # as below, without the padding
+            indices[: len(plan), position] = np.concatenate(plan).reshape(len(plan), batch_size)
+            share[: len(plan), position] = 1 / batch_size
+            continue
         lengths = np.array([len(batch) for batch in plan])
         used = place < lengths[:, None]  # (steps of this client, B)
         padded = np.zeros(used.shape, dtype=np.int64)

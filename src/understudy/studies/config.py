@@ -449,6 +449,7 @@ def _check_analysis(name: str) -> None:
     from understudy.analysis import ANALYSES
 
     if ":" in name:
-        materials.function(name)
+        with within("analysis"):
+            materials.function(name)
     elif name not in ANALYSES:
         raise ValueError(f"analysis: no analysis named {name!r}; {suggestion(name, ANALYSES)}")
