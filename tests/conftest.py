@@ -1,6 +1,7 @@
 """What all tests share: reproducible examples, one thread, and the way to the large data."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,10 @@ settings.load_profile("understudy")
 
 # Sums over threads depend on how many there are; tests compare bits.
 torch.set_num_threads(1)
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # a shell that starts something in the background lets it ignore Ctrl-C; tests send it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
