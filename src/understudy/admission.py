@@ -43,6 +43,7 @@ def admit(
     The first valid arrival of a (client, start round) counts, a second one is a duplicate.
     """
     fields = _columns(arrivals)
+    sound = _sound(fields, params, needs_steps)
     open_requests = {(int(i), cohort.t) for i in cohort.asked}
     open_requests |= {(int(i), int(s)) for i, s in cohort.pending}
     accepted: dict[Request, int] = {}
@@ -57,7 +58,9 @@ def admit(
                 reason = Reason.NOT_ASKED, f"not asked in round {request[1]}, or answered already"
             else:
                 answered.add(request)
-                reason = _fault(fields, position, params, needs_steps)
+                reason = None
+                if not sound[position]:
+                    reason = _fault(fields, position, params, needs_steps)
         if reason is not None:
             refusals.append(Refusal(client, *reason))
         elif request is not None:
@@ -88,6 +91,24 @@ def _columns(arrivals: Arrivals) -> dict[str, Any]:
             )
     fields["finite"] = _surely_finite(fields["deltas"])
     return fields
+
+
+def _sound(fields: dict[str, Any], params: torch.Tensor, needs_steps: bool) -> list[bool]:
+    """Arrivals that surely have no fault, told for all at once; the others are looked at singly."""
+    deltas = fields["deltas"]
+    fits = isinstance(deltas, torch.Tensor) and deltas.dtype == params.dtype
+    if not fits or deltas.shape[1:] != params.shape:
+        return [False] * len(fields["ids"])
+    sound = np.array(fields["finite"], dtype=np.bool_)
+    counts = ["n_examples", "n_steps"] if needs_steps else ["n_examples"]
+    for name in counts:
+        values = fields[name]
+        if values is None and name == "n_examples":
+            continue
+        if not isinstance(values, np.ndarray) or values.dtype.kind not in "iuf" or values.ndim != 1:
+            return [False] * len(fields["ids"])
+        sound &= (values > 0) & (values <= LARGEST)
+    return [bool(one) for one in sound]
 
 
 def _surely_finite(deltas: Any) -> list[bool]:
