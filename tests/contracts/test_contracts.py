@@ -466,7 +466,8 @@ def test_method_hands_its_own_hyper_parameters_on(made, place, value) -> None:
 
 @pytest.mark.parametrize("name", registry.STRATEGIES)
 def test_method_plays(name) -> None:
-    tell_a_story(getattr(understudy, name)())
+    told = tell_a_story(getattr(understudy, name)())
+    assert [told[t].stepped for t in (0, 2, 3)] == [False, False, True]  # nobody, nobody, all
 
 
 # -- everything combines -------------------------------------------------------------------------
@@ -584,7 +585,8 @@ def test_other_parts_play_and_continue_after_a_reload(
 @pytest.mark.parametrize("aggregator", [Median(), TrimmedMean()], ids=repr)
 @pytest.mark.parametrize("compensator", [c for c in COMPENSATORS if not c.signed], ids=repr)
 def test_robust_aggregators_take_every_unsigned_compensator(compensator, aggregator) -> None:
-    tell_a_story(Strategy(compensator=compensator, aggregator=aggregator))
+    told = tell_a_story(Strategy(compensator=compensator, aggregator=aggregator))
+    assert [told[t].stepped for t in (0, 2, 3)] == [False, False, True]  # nobody, nobody, all
 
 
 def test_graph_of_updates_survives_growing_once_labels_are_known() -> None:
