@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from understudy import (
     FDMS,
@@ -18,6 +20,7 @@ from understudy import (
     Applied,
     Arrivals,
     Capped,
+    Cohort,
     FedGS,
     FedVARP,
     Local,
@@ -34,8 +37,9 @@ from understudy import (
     mdsample,
     scaffold,
 )
+from understudy.admission import admit, outcomes
 from understudy.rows import RowStore
-from understudy.state import MOST_PENDING, leaves
+from understudy.state import MOST_PENDING, leaves, still_pending
 from understudy.testing import updates_for
 
 N, D = 6, 8
@@ -827,3 +831,56 @@ def test_probabilities_that_are_none_are_the_callers_mistake(p: Any, message: st
     state = begun(PLAIN)
     with pytest.raises(ValueError, match=message):
         PLAIN.select(state, EVERYONE, p=p)
+
+
+# -- all at once, or one by one --------------------------------------------------------------------
+
+
+@settings(max_examples=150)
+@given(data=st.data())
+def test_a_round_told_all_at_once_is_the_one_told_singly(data: st.DataObject) -> None:
+    """Arrays are looked at as a whole, lists entry by entry: whatever comes, the same is taken."""
+    ids = data.draw(st.lists(st.integers(-1, N), max_size=N + 1))
+    if data.draw(st.booleans()):
+        ids = sorted({client for client in ids if 0 <= client < N})
+    asked = np.array(sorted(data.draw(st.sets(st.integers(0, N - 1)))), dtype=np.int64)
+    if data.draw(st.booleans()):
+        asked = np.arange(N)
+    active = np.ones(N, dtype=np.bool_)
+    active[data.draw(st.lists(st.integers(0, N - 1), max_size=1))] = False
+    numbers = st.sampled_from([1.0, 2.0, 3.5, 0.0, -1.0, np.nan, np.inf, 2.0**54])
+    often = st.one_of(st.just(1.0), numbers)
+    columns = {
+        name: np.array(data.draw(st.lists(often, min_size=len(ids), max_size=len(ids))))
+        for name in ("n_examples", "n_steps", "losses")
+        if data.draw(st.booleans())
+    }
+    deltas = torch.arange(1.0, 1 + len(ids) * D).reshape(len(ids), D)
+    if len(ids) and data.draw(st.booleans()):
+        deltas[-1, 3] = data.draw(st.sampled_from([np.nan, np.inf, 1e38]))
+    pending = np.zeros((0, 2), dtype=np.int64)
+    cohort = Cohort(4, wanted=asked, weight=np.ones(len(asked)), asked=asked, pending=pending)
+    needs_steps = data.draw(st.booleans())
+
+    def told(arrivals: Arrivals) -> list[Any]:
+        got = admit(arrivals, cohort, active, torch.zeros(D), needs_steps=needs_steps)
+        sides: list[Any] = [
+            [
+                side.ids.tolist(),
+                [row.tolist() for row in side.deltas],
+                *(repr(getattr(side, n)) for n in ("n_examples", "n_steps", "losses")),
+                np.asarray([] if side.start_round is None else side.start_round).tolist(),
+            ]
+            for side in (got.fresh, got.late)
+            if len(side)
+        ]
+        refused = [(int(r.id), r.reason) for r in got.refusals]  # type: ignore[call-overload]
+        state = outcomes(N, cohort, got).tolist()
+        left = still_pending(pending, asked, 4, got.answered, active).tolist()
+        return [sides, refused, sorted(got.answered), state, left]
+
+    whole = Arrivals(ids=np.array(ids, dtype=np.int64), deltas=deltas, **columns)
+    single = Arrivals(
+        ids=ids, deltas=list(deltas), **{name: list(values) for name, values in columns.items()}
+    )
+    assert told(whole) == told(single)

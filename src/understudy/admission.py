@@ -44,6 +44,14 @@ def admit(
     """
     fields = _columns(arrivals)
     sound = _sound(fields, params, needs_steps)
+    if sound.all() and _just_as_asked(fields, cohort, active):
+        everything = list(range(len(fields["ids"])))
+        return Admitted(
+            fresh=_take(fields, arrivals.deltas, everything, params, cohort.t, n_classes),
+            late=Arrivals.none(),
+            refusals=(),
+            answered=frozenset((client, cohort.t) for client in fields["ids"].tolist()),
+        )
     open_requests = {(int(i), cohort.t) for i in cohort.asked}
     open_requests |= {(int(i), int(s)) for i, s in cohort.pending}
     accepted: dict[Request, int] = {}
@@ -93,31 +101,43 @@ def _columns(arrivals: Arrivals) -> dict[str, Any]:
     return fields
 
 
-def _sound(fields: dict[str, Any], params: torch.Tensor, needs_steps: bool) -> list[bool]:
+def _just_as_asked(fields: dict[str, Any], cohort: Cohort, active: Bools) -> bool:
+    """Whether all came from clients that were asked now, by ascending id: nothing to sort out."""
+    ids = fields["ids"]
+    if not isinstance(ids, np.ndarray) or ids.dtype.kind not in "iu" or ids.ndim != 1:
+        return False
+    if not len(ids) or fields["start_round"] is not None or ids[0] < 0 or ids[-1] >= len(active):
+        return False
+    ascending = bool((ids[1:] > ids[:-1]).all())
+    return ascending and bool(active[ids].all() and np.isin(ids, cohort.asked).all())
+
+
+def _sound(fields: dict[str, Any], params: torch.Tensor, needs_steps: bool) -> Bools:
     """Arrivals that surely have no fault, told for all at once; the others are looked at singly."""
-    deltas = fields["deltas"]
+    deltas, nobody = fields["deltas"], np.zeros(len(fields["ids"]), dtype=np.bool_)
     fits = isinstance(deltas, torch.Tensor) and deltas.dtype == params.dtype
     if not fits or deltas.shape[1:] != params.shape:
-        return [False] * len(fields["ids"])
-    sound = np.array(fields["finite"], dtype=np.bool_)
+        return nobody
+    sound: Bools = fields["finite"].copy()
     counts = ["n_examples", "n_steps"] if needs_steps else ["n_examples"]
     for name in counts:
         values = fields[name]
         if values is None and name == "n_examples":
             continue
         if not isinstance(values, np.ndarray) or values.dtype.kind not in "iuf" or values.ndim != 1:
-            return [False] * len(fields["ids"])
+            return nobody
         sound &= (values > 0) & (values <= LARGEST)
-    return [bool(one) for one in sound]
+    return sound
 
 
-def _surely_finite(deltas: Any) -> list[bool]:
+def _surely_finite(deltas: Any) -> Bools:
     """Rows of a matrix whose sum is finite, which proves all their entries so, in one pass."""
+    nobody = np.zeros(len(deltas), dtype=np.bool_)
     if not isinstance(deltas, torch.Tensor) or deltas.ndim != 2:
-        return [False] * len(deltas)
+        return nobody
     if deltas.layout != torch.strided or deltas.is_meta or not deltas.is_floating_point():
-        return [False] * len(deltas)
-    return [bool(finite) for finite in torch.isfinite(deltas.sum(dim=1)).tolist()]
+        return nobody
+    return np.asarray(torch.isfinite(deltas.sum(dim=1)).cpu().numpy(), dtype=np.bool_)
 
 
 def _request(
@@ -180,6 +200,9 @@ def _take(
     def floats(name: str) -> Floats | None:
         if fields[name] is None:
             return None
+        if isinstance(fields[name], np.ndarray) and fields[name].dtype.kind in "iuf":
+            numbers = fields[name][positions].astype(np.float64)
+            return np.where(np.isfinite(numbers), numbers, np.nan)
         return np.array([_float_or_nan(fields[name][i]) for i in positions], dtype=np.float64)
 
     def ints(values: list[int]) -> Ints:
@@ -256,8 +279,9 @@ def outcomes(n_clients: int, cohort: Cohort, admitted: Admitted) -> npt.NDArray[
     outcome[cohort.wanted] = Outcome.UNAVAILABLE
     outcome[cohort.asked] = Outcome.MISSING
     outcome[np.asarray(admitted.late.ids, dtype=np.int64)] = Outcome.LATE
-    for client, start in admitted.answered:
-        if start == cohort.t:
-            outcome[client] = Outcome.REFUSED
+    if admitted.refusals:
+        for client, start in admitted.answered:
+            if start == cohort.t:
+                outcome[client] = Outcome.REFUSED
     outcome[np.asarray(admitted.fresh.ids, dtype=np.int64)] = Outcome.CAME
     return outcome

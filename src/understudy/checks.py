@@ -34,10 +34,9 @@ def number(
 
 def integer(name: str, value: object, *, low: int, high: int | None = None) -> None:
     """Refuse `value` unless it is a whole number, at least `low` and at most `high`."""
-    expected = f"a whole number >= {low}" + ("" if high is None else f" and <= {high}")
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise ValueError(f"{name}: expected {expected}, got {value!r}")
-    if int(value) < low or (high is not None and int(value) > high):
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or int(value) < low or (high is not None and int(value) > high):  # type: ignore[call-overload]
+        expected = f"a whole number >= {low}" + ("" if high is None else f" and <= {high}")
         raise ValueError(f"{name}: expected {expected}, got {value!r}")
 
 

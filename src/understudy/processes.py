@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 
 IDLE = 77  # a child's exit code when it ended because nobody asked it anything
@@ -42,17 +42,24 @@ class Child:
         Picklable.
     environment : mapping
         Added to this process's environment.
+    descriptors : sequence of int
+        Open files that it has too, under the same numbers.
     """
 
     def __init__(
-        self, module: str, name: str, *arguments: object, environment: Mapping[str, str]
+        self,
+        module: str,
+        name: str,
+        *arguments: object,
+        environment: Mapping[str, str],
+        descriptors: Sequence[int] = (),
     ) -> None:
         ours, theirs = socket.socketpair()
         with ours, theirs:
             flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
             self._process = subprocess.Popen(
                 [sys.executable, *flags, "-c", BOOT, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), *descriptors],
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, **environment},
                 process_group=0,  # a Ctrl-C in the terminal is for the parent to answer

@@ -121,6 +121,8 @@ def still_pending(
     pending: Ints, asked: Ints, t: int, answered: frozenset[tuple[int, int]], active: Bools
 ) -> Ints:
     """(p, 2) requests that may still be answered after round `t`."""
+    if len(answered) == len(pending) + len(asked):  # each was a request, and only once
+        return pending[:0]
     now = np.stack([asked, np.full(len(asked), t)], axis=1) if len(asked) else pending[:0]
     requests: Ints = np.concatenate([pending, now])
     requests = requests[active[requests[:, 0]]]

@@ -24,7 +24,16 @@ from torch.nn.functional import cross_entropy
 from tests.simulation.small import SEED, all_facts, cohort, federation
 from tests.test_kill import WAIT, Child
 from understudy import FixedDropout, Local, fedavg, mifa, scaffold
-from understudy.simulation import Federation, LocalTrainer, build, pool, shared, simulate, training
+from understudy.simulation import (
+    Federation,
+    LocalTrainer,
+    build,
+    pool,
+    shared,
+    simulate,
+    softmax,
+    training,
+)
 from understudy.simulation.pool import end_workers
 from understudy.simulation.workers import WorkerDied
 
@@ -194,26 +203,67 @@ def test_work_is_counted_by_hand(monkeypatch):
     trainer = LocalTrainer(data, module, local, SEED, workers=2)
     expected = 20 * 80 * 150e-6 + 3 * 20 * 400 * 480_500 / 7e9
     assert trainer._work(list(range(20)), 0) == pytest.approx(expected)
-    shares = trainer._shares(list(range(20)), 0)
-    assert sorted(position for share in shares for position in share) == list(range(20))
-    assert [len(share) for share in shares] == [10, 10]
+    # three quarters in two parts of 7.5, of the remaining 6 again, the last two one by one
+    parts = trainer._parts(list(range(20)), 0)
+    assert [len(part) for part in parts] == [7, 7, 2, 2, 1, 1]
+    assert [position for part in parts for position in part] == list(range(20))
 
 
-def test_shares_are_balanced_by_steps():
-    """Steps 8, 1, 6, 3, 16, 5, 10, 3, 9 of batches of 4: longest first, to the least loaded.
+def test_parts_grow_smaller_and_begin_with_the_longest():
+    """Steps 8, 1, 6, 3, 16, 5, 10, 3, 9 of batches of 4: 61 in all.
 
-    16 | 10, 9 → 16+8 | 19 → 24 | 19+6 → 24+5 | 25 → 29 | 25+3+3 → 29+1 | 31.
+    Three quarters in two parts of 22.9 steps: 16 and 10 would be more, so 16; 10 + 9. Of the 26
+    that are left, two of 9.75: 8; 6. Of 12, two of 4.5: 5 is alone in its part, then 3. Then 3, 1.
     """
     data = images()
     trainer = LocalTrainer(
         data, build("mlp", (1, 16, 16), 10, 0), Local(batch_size=4), SEED, workers=2
     )
     steps = [-(-size // 4) for size in SIZES]
-    shares = trainer._shares(list(range(9)), 0)
-    assert sorted(position for share in shares for position in share) == list(range(9))
-    loads = [sum(steps[position] for position in share) for share in shares]
-    assert sorted(loads) == [30, 31]
-    assert len(trainer._shares([3], 0)) == 1
+    parts = trainer._parts(list(range(9)), 0)
+    assert [[steps[i] for i in part] for part in parts] == [
+        [16],
+        [10, 9],
+        [8],
+        [6],
+        [5],
+        [3],
+        [3],
+        [1],
+    ]  # noqa: E501
+    assert trainer._parts([3], 0) == [[0]]
+
+
+def test_parts_of_clients_that_are_stepped_side_by_side(monkeypatch):
+    """Softmax regression steps several at once: parts are multiples of that, but for the last."""
+    data = federation((8,) * 23, (1, 16, 16), 10, dtype=torch.float32)
+    monkeypatch.setattr(softmax, "TOGETHER", 5 * 8 * 256)
+    module = build("softmax", (1, 16, 16), 10, 0)
+    trainer = LocalTrainer(data, module, Local(batch_size=8), SEED, workers=2)
+    assert [len(part) for part in trainer._parts(list(range(23)), 0)] == [5, 5, 5, 5, 3]
+
+
+def _who(number: int, folder: str) -> int:
+    """Order 0 waits until all others were done, which its own process cannot do meanwhile."""
+    Path(folder, str(number)).touch()
+    deadline = time.monotonic() + WAIT
+    while number == 0 and len(os.listdir(folder)) < 7 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return os.getpid()
+
+
+def test_whoever_is_free_takes_the_next_order(tmp_path):
+    end_workers()
+    orders = [(number, str(tmp_path)) for number in range(7)]
+    first, *others = pool.pool_of(2).map(_who, orders)
+    assert len(set(others)) == 1
+    assert first not in others
+
+
+def test_more_processes_than_orders(tmp_path):
+    end_workers()
+    assert len(pool.pool_of(3).map(_who, [(7, str(tmp_path))])) == 1
+    assert pool.pool_of(3).map(_who, []) == []
 
 
 def test_a_small_round_is_trained_here(monkeypatch):

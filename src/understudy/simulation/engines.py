@@ -63,6 +63,9 @@ class Engine(Protocol):
 
     def train(self, job: Job) -> Trained: ...
 
+    def together(self, t: int) -> int:
+        """How many clients it steps side by side: a job had better have a multiple of it."""
+
 
 def engine_for(recipe: Recipe, x: torch.Tensor, y: torch.Tensor) -> Engine:
     """The closed form for softmax regression, the general loop for everything else."""
@@ -82,6 +85,9 @@ class LoopEngine:
         self.layout = Layout.of(self.module)
         # a client's counts of batches and the like must not reach the next client
         self._other = [(buffer, buffer.clone()) for buffer in other_buffers(self.module)]
+
+    def together(self, t: int) -> int:
+        return 1
 
     def train(self, job: Job) -> Trained:
         # dropout layers draw from torch's own generator: it is put back afterwards

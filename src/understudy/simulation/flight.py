@@ -53,6 +53,8 @@ class InFlight:
 
     def land(self, clock: float) -> Arrivals:
         """Take out what is due by now."""
+        if not len(self.ids):
+            return Arrivals.none()
         due = self.due <= clock
         landed = Arrivals(
             ids=self.ids[due],

@@ -6,8 +6,8 @@ import atexit
 import os
 import pickle
 import traceback
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -17,6 +17,7 @@ from understudy.processes import IDLE, Child
 
 IDLE_SECONDS = 60.0  # after which a process that nobody needs ends
 ENDING_SECONDS = 10.0  # to be patient with a child whose line is closed, before it counts as dead
+NUMBER = 4  # bytes of an order's number in the pipe, which holds thousands of them
 
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
@@ -33,49 +34,50 @@ class RemoteTraceback(Exception):
 
 
 class Pool:
-    """Processes of one thread each; they end by themselves when nobody needs them."""
+    """Processes of one thread each; they end by themselves when nobody needs them.
+
+    All of them see all orders, and whoever is free takes the next one: a core that is slower, or
+    that something else runs on, takes fewer. The numbers of the orders lie in a pipe, since two
+    processes never read the same bytes from it.
+    """
 
     def __init__(self, size: int) -> None:
+        self._bag, self._into_bag = os.pipe()
+        os.set_blocking(self._bag, False)
         self._children = [self._child() for _ in range(size)]
 
-    @staticmethod
-    def _child() -> Child:
+    def _child(self) -> Child:
         where = "understudy.simulation.pool"
-        return Child(where, "serve", IDLE_SECONDS, environment=ENVIRONMENT)
+        return Child(
+            where, "serve", IDLE_SECONDS, self._bag,
+            environment=ENVIRONMENT, descriptors=[self._bag],
+        )  # fmt: skip
 
     def map(self, task: Callable[..., Any], orders: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """``task(*order)`` of each order. An error there is raised here, others may be at work."""
-        waiting = deque(enumerate(orders))
-        at_work: dict[Connection, tuple[int, int]] = {}  # line: (position of child, of order)
-        results: list[Any] = [None] * len(orders)
+        """``task(*order)`` of each order. After an error, others may be at work: `close` it."""
+        message = pickle.dumps((task, list(orders)), pickle.HIGHEST_PROTOCOL)
+        os.write(self._into_bag, b"".join(n.to_bytes(NUMBER) for n in range(len(orders))))
+        lines = {}
         for position in range(min(len(self._children), len(orders))):
-            self._give(position, task, waiting, at_work)
-        while at_work:
-            for line in wait(list(at_work)):
+            lines[self._send(position, message)] = position
+        results: list[Any] = [None] * len(orders)
+        while lines:
+            for line in wait(list(lines)):
                 assert isinstance(line, Connection)
-                position, number = at_work.pop(line)
+                position = lines.pop(line)
                 try:
                     succeeded, body = line.recv()
                 except (EOFError, OSError):
                     self._replace(position)
-                    waiting.appendleft((number, orders[number]))
-                else:
-                    if not succeeded:
-                        raise _error(body)
-                    results[number] = pickle.loads(body)
-                if waiting:
-                    self._give(position, task, waiting, at_work)
+                    lines[self._send(position, message)] = position
+                    continue
+                if not succeeded:
+                    raise _error(body)
+                for number, result in pickle.loads(body):
+                    results[number] = result
         return results
 
-    def _give(
-        self,
-        position: int,
-        task: Callable[..., Any],
-        waiting: deque[tuple[int, tuple[Any, ...]]],
-        at_work: dict[Connection, tuple[int, int]],
-    ) -> None:
-        number, order = waiting.popleft()
-        message = cloudpickle.dumps((task, order))
+    def _send(self, position: int, message: bytes) -> Connection:
         if not self._children[position].alive:
             self._replace(position)
         try:
@@ -83,7 +85,7 @@ class Pool:
         except OSError:  # it ended in this moment
             self._replace(position)
             self._children[position].line.send_bytes(message)
-        at_work[self._children[position].line] = position, number
+        return self._children[position].line
 
     def _replace(self, position: int) -> None:
         """A new process for one that ended; ChildDied unless it ended for want of work."""
@@ -98,6 +100,8 @@ class Pool:
         """End all processes, whatever they are doing."""
         for child in self._children:
             child.end()
+        os.close(self._bag)
+        os.close(self._into_bag)
 
 
 _pools: dict[tuple[int, int], Pool] = {}  # (pid, size): one at most
@@ -131,24 +135,33 @@ def _error(body: bytes) -> BaseException:
 # -- in a child ------------------------------------------------------------------------------------
 
 
-def serve(line: Connection, idle_seconds: float) -> None:
-    """Do one order after the other, until none came for some time."""
+def serve(line: Connection, idle_seconds: float, bag: int) -> None:
+    """Do orders, until none came for some time."""
     import torch
 
     torch.set_num_threads(1)
+    _give_way_to_the_parent()
     while line.poll(idle_seconds):
         try:
             message = line.recv_bytes()
         except EOFError:  # the parent is gone
             os._exit(1)
-        line.send(_answer(message))
+        line.send(_answer(message, bag))
     os._exit(IDLE)
 
 
-def _answer(message: bytes) -> tuple[bool, bytes]:
+def _give_way_to_the_parent() -> None:
+    """Not to take its core the moment it wakes us: it has yet to wake the others."""
+    if hasattr(os, "SCHED_BATCH"):
+        with suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+
+
+def _answer(message: bytes, bag: int) -> tuple[bool, bytes]:
     try:
-        task, order = pickle.loads(message)
-        return True, pickle.dumps(task(*order), pickle.HIGHEST_PROTOCOL)
+        task, orders = pickle.loads(message)
+        done = [(number, task(*orders[number])) for number in _taken_from(bag)]
+        return True, pickle.dumps(done, pickle.HIGHEST_PROTOCOL)
     except BaseException as error:
         told = traceback.format_exc()
         try:
@@ -157,3 +170,12 @@ def _answer(message: bytes) -> tuple[bool, bytes]:
         except Exception:
             body = cloudpickle.dumps((RuntimeError(f"{type(error).__name__}: {error}"), told))
         return False, body
+
+
+def _taken_from(bag: int) -> Iterator[int]:
+    """Numbers of orders, until all are taken."""
+    while True:
+        try:
+            yield int.from_bytes(os.read(bag, NUMBER))
+        except BlockingIOError:
+            return

@@ -16,8 +16,8 @@ from torch.nn.functional import cross_entropy
 from understudy.flat import Layout
 from understudy.rng import generator
 from understudy.simulation.engines import Job, Recipe, Trained
-from understudy.simulation.plan import batch_plan
-from understudy.types import Floats, Ints
+from understudy.simulation.plan import Drawn, drawn
+from understudy.types import Ints
 
 TOGETHER = 2**18  # numbers gathered per step: small enough for a core's cache
 
@@ -78,58 +78,59 @@ class SoftmaxEngine:
         self.has_bias = linear.bias is not None
         self.largest = max(len(held) for held in recipe.clients)
 
+    def together(self, t: int) -> int:
+        return max(1, TOGETHER // (self._batch_size(t) * self.n_features))
+
     def train(self, job: Job) -> Trained:
-        together = max(1, TOGETHER // (self._batch_size(job.t) * self.n_features))
+        together = self.together(job.t)
         plans = [self._plan(client, job.t) for client in job.clients]
         order = np.argsort([-len(plan) for plan in plans], kind="stable")  # longest first
         result: Trained = [(0, 0.0)] * len(plans)
-        for first in range(0, len(order), together):
-            chosen = order[first : first + together]
-            rows, own = [job.rows[i] for i in chosen], [plans[i] for i in chosen]
-            with np.errstate(all="ignore"):  # a client that diverges is refused by the server
+        with np.errstate(all="ignore"):  # a client that diverges is refused by the server
+            for first in range(0, len(order), together):
+                chosen = order[first : first + together].tolist()
+                rows, own = [job.rows[i] for i in chosen], [plans[i] for i in chosen]
                 losses = self._chunk(job, rows, own)
-            for position, loss in zip(chosen, losses, strict=True):
-                result[position] = len(plans[position]), float(loss)
+                for position, plan, loss in zip(chosen, own, losses, strict=True):
+                    result[position] = len(plan), loss
         return result
 
     def _batch_size(self, t: int) -> int:
         """What batches are padded to: of the federation, never of those stepped together."""
         return min(self.recipe.local.batch_size_at(t), self.largest)
 
-    def _plan(self, client: int, t: int) -> list[Ints]:
+    def _plan(self, client: int, t: int) -> Drawn:
         held, recipe = self.recipe.clients[client], self.recipe
         rng = generator(recipe.seed, "batches", t, client)
-        return [held[batch] for batch in batch_plan(len(held), recipe.local, t, rng)]
+        plan = drawn(len(held), recipe.local, t, rng)
+        return Drawn(held[plan.examples], plan.lengths)
 
-    def _chunk(self, job: Job, rows: list[int], plans: list[list[Ints]]) -> Floats:
+    def _chunk(self, job: Job, rows: list[int], plans: list[Drawn]) -> list[float]:
         """Train some clients side by side; their plans are sorted by length, longest first."""
         k, f, classes = len(rows), self.n_features, self.n_classes
-        starts = [job.params if job.starts is None else job.starts[row] for row in rows]
-        start = np.stack([vector.numpy() for vector in starts])  # (k, d)
-        correction = None
-        if job.corrections is not None:
-            correction = np.stack([job.corrections[row].numpy() for row in rows])
-        flat, gradient = start.copy(), np.zeros_like(start)
+        start = job.params.numpy()[None] if job.starts is None else job.starts.numpy()[rows]
+        correction = None if job.corrections is None else job.corrections.numpy()[rows]
+        flat = np.empty((k, start.shape[1]), dtype=start.dtype)  # (k, d)
+        flat[:] = start
+        gradient = np.empty_like(flat)
         weight, bias = self._views(flat)
         weight_gradient, bias_gradient = self._views(gradient)
         velocity = np.zeros_like(flat) if self.recipe.local.momentum else None
         size = self._batch_size(job.t)
-        indices, share = _padded(plans, size, start.dtype)  # (steps, k, B)
+        indices, share = _padded(plans, size, flat.dtype)  # (steps, k, B)
         # where e_y is 1 in the (k·C·B,) entries of a step
-        label_at = self.y[indices] * size + np.arange(size)
-        label_at += np.arange(k)[:, None] * (classes * size)
+        label_at = self.y[indices]
+        label_at *= size
+        label_at += np.arange(size) + np.arange(k)[:, None] * (classes * size)
         label_at = label_at.reshape(len(indices), k * size)
         norm, chosen = np.ones_like(share), np.zeros_like(share)
-        lengths = np.array([len(plan) for plan in plans])
-        n_active = (lengths[None, :] > np.arange(len(indices))[:, None]).sum(axis=1).tolist()
         inputs = np.empty((k, size, f), dtype=self.x.dtype)
-        for step, m in enumerate(n_active):
+        for step, m in enumerate(_n_active(plans)):
             x, e_y, part = inputs[:m], label_at[step, : m * size], share[step, :m]
             # "clip" spares NumPy a second buffer; the indices are valid
             self.x.take(indices[step, :m], axis=0, out=x, mode="clip")
-            residual = weight[:m] @ x.transpose(
-                0, 2, 1
-            )  # (m, C, B) logits, to become softmax − e_y
+            # (m, C, B) logits, to become softmax − e_y
+            residual = weight[:m] @ x.transpose(0, 2, 1)
             if self.has_bias:
                 residual += bias[:m, :, None]
             residual -= np.maximum.reduce(residual, axis=1, keepdims=True)
@@ -143,18 +144,12 @@ class SoftmaxEngine:
             if self.has_bias:
                 np.add.reduce(residual, axis=2, out=bias_gradient[:m])
             self._step(flat[:m], gradient[:m], start[:m], correction, velocity, job.t, step)
-        flat -= start
+        matrix = job.matrix.numpy()
         for position, row in enumerate(rows):
-            job.matrix[row] = torch.from_numpy(flat[position])
-        losses = np.where(share > 0, np.log(norm) - chosen, 0)
-        # each client's own steps, in its own order: the mean depends on nobody else either
-        return np.array(
-            [
-                np.ascontiguousarray(losses[: len(plan), i], dtype=np.float64).sum()
-                / sum(len(batch) for batch in plan)
-                for i, plan in enumerate(plans)
-            ]
-        )
+            np.subtract(flat[position], start[position % len(start)], out=matrix[row])
+        np.log(norm, out=norm)
+        norm -= chosen
+        return _mean_losses(np.where(share > 0, norm, 0), plans)
 
     def _views(self, flat: Array) -> tuple[Array, Array]:
         """(k, C, f) weights and (k, C) biases (or nothing) in (k, d) flat models."""
@@ -188,27 +183,38 @@ class SoftmaxEngine:
         flat -= gradient
 
 
-def _padded(
-    plans: list[list[Ints]], batch_size: int, dtype: np.dtype[np.generic]
-) -> tuple[Ints, Array]:
+def _n_active(plans: list[Drawn]) -> list[int]:
+    """How many clients still step, step by step; plans are sorted by length, longest first."""
+    lengths = np.array([len(plan) for plan in plans])
+    counts: list[int] = (lengths[None, :] > np.arange(lengths[0])[:, None]).sum(axis=1).tolist()
+    return counts
+
+
+def _mean_losses(losses: Array, plans: list[Drawn]) -> list[float]:
+    """The mean of each client's own steps, in its own order: it depends on nobody else either."""
+    own = np.ascontiguousarray(losses.swapaxes(0, 1), dtype=np.float64)  # (k, steps, B)
+    return [float(own[i, : len(plan)].sum()) / len(plan.examples) for i, plan in enumerate(plans)]
+
+
+def _padded(plans: list[Drawn], batch_size: int, dtype: np.dtype[np.generic]) -> tuple[Ints, Array]:
     """(steps, k, B) indices and each example's share of its batch: 0 where a place is not used.
 
     Batches are padded to one size always, so that the padding depends on nobody else.
     """
-    n_steps, k = max(len(plan) for plan in plans), len(plans)
+    n_steps, k = len(plans[0]), len(plans)
     indices = np.zeros((n_steps, k, batch_size), dtype=np.int64)
     share = np.zeros((n_steps, k, batch_size), dtype=dtype)
     place = np.arange(batch_size)
     for position, plan in enumerate(plans):
-        if all(len(batch) == batch_size for batch in plan):  # as below, without the padding
-            indices[: len(plan), position] = np.concatenate(plan).reshape(len(plan), batch_size)
-            share[: len(plan), position] = 1 / batch_size
+        n_own = len(plan)
+        if len(plan.examples) == n_own * batch_size:  # as below, without the padding
+            indices[:n_own, position] = plan.examples.reshape(n_own, batch_size)
+            share[:n_own, position] = 1 / batch_size
             continue
-        lengths = np.array([len(batch) for batch in plan])
-        used = place < lengths[:, None]  # (steps of this client, B)
+        used = place < plan.lengths[:, None]  # (steps of this client, B)
         padded = np.zeros(used.shape, dtype=np.int64)
-        padded[used] = np.concatenate(plan)
+        padded[used] = plan.examples
         # what is not used must be the client's own too
-        indices[: len(plan), position] = np.where(used, padded, padded[:, :1])
-        share[: len(plan), position] = used / lengths[:, None]
+        indices[:n_own, position] = np.where(used, padded, padded[:, :1])
+        share[:n_own, position] = used / plan.lengths[:, None]
     return indices, share

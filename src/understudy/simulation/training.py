@@ -29,6 +29,7 @@ from understudy.types import Arrivals, Cohort, Floats, Ints
 # Work of a round, in seconds of a typical core, from which worker processes pay. Counted, not
 # measured: 150 microseconds a step (5 in the closed form) and 7e9 multiply-adds a second.
 WORTH_WORKERS = 0.02
+AT_ONCE = 0.75  # of the work that is left, given out in one large part per worker
 WORTH_STARTING = 0.2  # of a round with everybody, from which processes are started beforehand
 STEP_SECONDS, SOFTMAX_STEP_SECONDS, MULTIPLY_ADDS = 150e-6, 5e-6, 7e9
 
@@ -130,7 +131,7 @@ class LocalTrainer:
         # processes are not started for this alone
         if self._workers is not None and self._params is not None and work >= WORTH_WORKERS:
             self._params.tensor.copy_(params)
-            return self._workers.outputs(self._params.handle, _parts(indices, self.n_workers))
+            return self._workers.outputs(self._params.handle, _pieces(indices, self.n_workers))
         self.layout.load(self._judged_module, params)
         with kernels(onednn=True):
             outputs = outputs_of(
@@ -151,12 +152,14 @@ class LocalTrainer:
         self._workers, self._params, self._matrix = None, None, {}
 
     def _work(self, clients: Sequence[int], t: int) -> float:
-        sizes = self.federation.sizes[list(clients)]
-        steps = np.array([n_steps_of(int(size), self.local, t) for size in sizes])
+        sizes, steps = self.federation.sizes[list(clients)], self._steps(clients, t)
         examples = (steps * np.minimum(sizes, self.local.batch_size_at(t))).sum()
         per_step = SOFTMAX_STEP_SECONDS if self._closed_form else STEP_SECONDS
         seconds = steps.sum() * per_step + 3 * examples * self.cost.per_example / MULTIPLY_ADDS
         return float(seconds)
+
+    def _steps(self, clients: Sequence[int], t: int) -> Ints:
+        return n_steps_of(self.federation.sizes[list(clients)], self.local, t)
 
     def _alone(
         self, params: torch.Tensor, cohort: Cohort, clients: list[int], t: int, into: str
@@ -195,12 +198,12 @@ class LocalTrainer:
                 for row, client in enumerate(clients):
                     rows.tensor[row] = function(client)
                 extra[role] = rows.handle
-        shares = self._shares(clients, t)
+        parts = self._parts(clients, t)
         handles = {"params": self._params.handle, "matrix": matrix.handle, **extra}
-        orders = [Order(t, [clients[i] for i in share], share, **handles) for share in shares]
+        orders = [Order(t, [clients[i] for i in part], part, **handles) for part in parts]
         trained: Trained = [(0, 0.0)] * len(clients)
-        for share, results in zip(shares, self._workers.train(orders), strict=True):
-            for position, result in zip(share, results, strict=True):
+        for part, results in zip(parts, self._workers.train(orders), strict=True):
+            for position, result in zip(part, results, strict=True):
                 trained[position] = result
         return matrix.tensor[: len(clients)], trained
 
@@ -211,24 +214,33 @@ class LocalTrainer:
             rows = self._matrix[role] = Shared((n_rows, self.layout.size), dtype)
         return rows
 
-    def _shares(self, clients: list[int], t: int) -> list[list[int]]:
-        """Positions for each worker: longest clients first, each to the least loaded."""
-        sizes = self.federation.sizes[clients]
-        steps = [n_steps_of(int(size), self.local, t) for size in sizes]
-        load = [0] * min(self.n_workers, len(clients))
-        shares: list[list[int]] = [[] for _ in load]
-        for position in sorted(range(len(clients)), key=lambda i: (-steps[i], i)):
-            lightest = load.index(min(load))
-            shares[lightest].append(position)
-            load[lightest] += steps[position]
-        return shares
+    def _parts(self, clients: list[int], t: int) -> list[list[int]]:
+        """Positions in parts that workers take one after the other, long clients first.
+
+        A large part for each worker, then smaller and smaller ones for whoever is free: so all end
+        at about the same time, even if something else runs on one of the cores.
+        """
+        steps = self._steps(clients, t)
+        order = np.argsort(-steps, kind="stable")
+        done = np.concatenate([[0], np.cumsum(steps[order])])
+        together, parts, first = self._here.together(t), [], 0
+        while first < len(order):
+            each = AT_ONCE * (done[-1] - done[first]) / self.n_workers
+            for _ in range(self.n_workers):
+                n_clients = int(np.searchsorted(done, done[first] + each, side="right")) - 1 - first
+                n_clients = max(1, n_clients // together) * together
+                parts.append(order[first : first + n_clients].tolist())
+                first = min(first + n_clients, len(order))
+                if first == len(order):
+                    break
+        return parts
 
 
-def _parts(indices: Ints, n_parts: int) -> list[Ints]:
+def _pieces(indices: Ints, n_pieces: int) -> list[Ints]:
     """Indices in pieces of whole batches: the same batches as in one piece."""
     n_batches = -(-len(indices) // BATCH)
-    cuts = [BATCH * (n_batches * part // n_parts) for part in range(1, n_parts)]
-    return [part for part in np.split(indices, cuts) if len(part)]
+    cuts = [BATCH * (n_batches * piece // n_pieces) for piece in range(1, n_pieces)]
+    return [piece for piece in np.split(indices, cuts) if len(piece)]
 
 
 def usable_cores() -> int:

@@ -83,7 +83,7 @@ class Workers:
         self._kit = Kit(self._recipe.handle, x, y)
 
     def train(self, orders: list[Order]) -> list[Trained]:
-        """The results of all orders."""
+        """The results of all orders, whoever did them."""
         return self._all(_train, orders, f"training round {orders[0].t}")
 
     def outputs(self, params: Handle, parts: list[Ints]) -> torch.Tensor:
