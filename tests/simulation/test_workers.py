@@ -230,7 +230,7 @@ def test_parts_grow_smaller_and_begin_with_the_longest():
         [3],
         [3],
         [1],
-    ]  # noqa: E501
+    ]
     assert trainer._parts([3], 0) == [[0]]
 
 
