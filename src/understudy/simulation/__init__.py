@@ -1,9 +1,15 @@
-"""A federation on one machine: data, local training, and the loop of rounds."""
+"""A federation on one machine: data, local training, and the loop of rounds.
+
+The loop is loaded when it is asked for: worker processes start sooner without it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from understudy.simulation.data import Federation
 from understudy.simulation.dataset import Dataset, federate
 from understudy.simulation.digits import clustered_digits, digits
-from understudy.simulation.engine import Run, simulate
 from understudy.simulation.evaluation import evaluate
 from understudy.simulation.models import build
 from understudy.simulation.partitions import (
@@ -20,6 +26,9 @@ from understudy.simulation.plan import batch_plan
 from understudy.simulation.sources import cifar10, fashion_mnist, mnist, svhn
 from understudy.simulation.synthetic import synthetic
 from understudy.simulation.training import LocalTrainer
+
+if TYPE_CHECKING:
+    from understudy.simulation.engine import Run, simulate
 
 __all__ = [
     "SHARD_LEVELS",
@@ -47,3 +56,11 @@ __all__ = [
     "svhn",
     "synthetic",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Run", "simulate"):
+        from understudy.simulation import engine
+
+        return getattr(engine, name)
+    raise AttributeError(f"module 'understudy.simulation' has no attribute {name!r}")

@@ -176,6 +176,9 @@ def _taken_from(bag: int) -> Iterator[int]:
     """Numbers of orders, until all are taken."""
     while True:
         try:
-            yield int.from_bytes(os.read(bag, NUMBER))
+            number = os.read(bag, NUMBER)
         except BlockingIOError:
             return
+        if not number:  # the parent is gone
+            os._exit(1)
+        yield int.from_bytes(number)
