@@ -109,6 +109,8 @@ class RayTasks:
         self._ours = not ray.is_initialized()
         if self._ours:
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told of the run
+            # cells see the accelerators that this process sees; without it Ray warns
+            os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
             ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.WARNING)
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=True
