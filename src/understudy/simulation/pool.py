@@ -59,7 +59,7 @@ class Pool:
         orders: Sequence[tuple[Any, ...]],
         here: Callable[..., Any] | None = None,
     ) -> list[Any]:
-        """``task(*order)`` of each order; with `here`, this process takes some too: ``here(*order)``.
+        """``task(*order)`` of each order. With `here`, this process takes some, too.
 
         After an error, others may be at work: `close` it.
         """
