@@ -398,7 +398,7 @@ def simulate(
     device : str
         ``"cpu"``, or what torch calls another device.
     workers : int, optional
-        Processes, this one among them; by default one per core. The bits do not depend on it.
+        Processes; by default one per core. The bits do not depend on it.
     folder : path, optional
         Where the run is kept. The same call goes on where it stopped, first yielding the stored
         logs; `rounds`, `workers` and `evaluate_every` may change. With fewer rounds than are

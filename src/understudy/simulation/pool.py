@@ -53,26 +53,14 @@ class Pool:
             environment=ENVIRONMENT, descriptors=[self._bag],
         )  # fmt: skip
 
-    def map(
-        self,
-        task: Callable[..., Any],
-        orders: Sequence[tuple[Any, ...]],
-        here: Callable[..., Any] | None = None,
-    ) -> list[Any]:
-        """``task(*order)`` of each order. With `here`, this process takes some, too.
-
-        After an error, others may be at work: `close` it.
-        """
+    def map(self, task: Callable[..., Any], orders: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """``task(*order)`` of each order. After an error, others may be at work: `close` it."""
         message = pickle.dumps((task, list(orders)), pickle.HIGHEST_PROTOCOL)
         os.write(self._into_bag, b"".join(n.to_bytes(NUMBER) for n in range(len(orders))))
         lines = {}
-        n_others = len(orders) - (here is not None)
-        for position in range(min(len(self._children), n_others)):
+        for position in range(min(len(self._children), len(orders))):
             lines[self._send(position, message)] = position
         results: list[Any] = [None] * len(orders)
-        if here is not None:
-            for number in _taken_from(self._bag):
-                results[number] = here(*orders[number])
         while lines:
             for line in wait(list(lines)):
                 assert isinstance(line, Connection)

@@ -20,7 +20,7 @@ from understudy.simulation.data import Federation
 from understudy.simulation.engines import Job, Loss, Recipe, Trained, engine_for
 from understudy.simulation.evaluation import BATCH, mean_loss, outputs_of
 from understudy.simulation.plan import n_steps_of
-from understudy.simulation.shared import Shared, aligned_matrix, row_stride
+from understudy.simulation.shared import Handle, Shared, aligned_matrix, row_stride
 from understudy.simulation.softmax import has_closed_form
 from understudy.simulation.workers import Order, Workers, start_workers
 from understudy.threads import one_blas_thread
@@ -50,8 +50,8 @@ class LocalTrainer:
     loss : function
         Of outputs and labels; the mean over the batch.
     workers : int, optional
-        Processes of one thread each, this one among them; by default one for each core it may use.
-        A round whose counted work is too small to be worth it is trained in this process.
+        Processes of one thread each; by default one for each core this process may use. A round
+        whose counted work is too small to be worth it is trained in this process.
     device : str
         ``"cpu"``; others train in this process.
     """
@@ -127,20 +127,17 @@ class LocalTrainer:
 
     def outputs(self, params: torch.Tensor, indices: Ints) -> torch.Tensor:
         """What the model with these parameters says to some of the examples."""
-
-        def here(some: Ints) -> torch.Tensor:
-            data, device = self.federation.x, self.recipe.device
-            return outputs_of(self._judged_module, data, some, device).cpu()
-
         work = len(indices) * self.cost.per_example / MULTIPLY_ADDS
+        # processes are not started for this alone
+        if self._workers is not None and self._params is not None and work >= WORTH_WORKERS:
+            self._params.tensor.copy_(params)
+            return self._workers.outputs(self._params.handle, _pieces(indices, self.n_workers))
         self.layout.load(self._judged_module, params)
         with kernels(onednn=True):
-            # processes are not started for this alone
-            if self._workers is None or self._params is None or work < WORTH_WORKERS:
-                return here(indices)
-            self._params.tensor.copy_(params)
-            pieces = _pieces(indices, self.n_workers)
-            return self._workers.outputs(self._params.handle, pieces, here)
+            outputs = outputs_of(
+                self._judged_module, self.federation.x, indices, self.recipe.device
+            )
+        return outputs.cpu()
 
     def _judged(self, client: int) -> Ints:
         """The examples a client's loss is asked on."""
@@ -194,27 +191,18 @@ class LocalTrainer:
         assert self._params is not None
         self._params.tensor.copy_(params)
         matrix = self._shared_rows(into, len(clients), params.dtype)
-        extra: dict[str, Shared] = {}
+        extra: dict[str, Handle] = {}
         for role, function in (("starts", cohort.start), ("corrections", cohort.correction)):
             if function is not None:
                 rows = self._shared_rows(role, len(clients), params.dtype)
                 for row, client in enumerate(clients):
                     rows.tensor[row] = function(client)
-                extra[role] = rows
+                extra[role] = rows.handle
         parts = self._parts(clients, t)
-        handles = {"params": self._params.handle, "matrix": matrix.handle}
-        handles |= {role: rows.handle for role, rows in extra.items()}
+        handles = {"params": self._params.handle, "matrix": matrix.handle, **extra}
         orders = [Order(t, [clients[i] for i in part], part, **handles) for part in parts]
-
-        def here(order: Order) -> Trained:
-            tensors = {role: rows.tensor for role, rows in extra.items()}
-            own = Job(t, order.clients, order.rows, params, matrix.tensor, **tensors)
-            return self._here.train(own)
-
-        with kernels(self.onednn), one_blas_thread():
-            all_results = self._workers.train(orders, here)
         trained: Trained = [(0, 0.0)] * len(clients)
-        for part, results in zip(parts, all_results, strict=True):
+        for part, results in zip(parts, self._workers.train(orders), strict=True):
             for position, result in zip(part, results, strict=True):
                 trained[position] = result
         return matrix.tensor[: len(clients)], trained

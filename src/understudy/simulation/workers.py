@@ -1,4 +1,4 @@
-"""Several processes that train clients of the same round: this one, and others that it starts.
+"""Several processes that train clients of the same round.
 
 One mechanism everywhere, also in notebooks and in scripts without a main guard. Model, loss and
 recipe are sent once a run; data, parameters and results are shared memory.
@@ -73,40 +73,33 @@ class Workers:
     x, y : Handle
         The data.
     n_workers : int
-        How many processes, of one thread each: this one is one of them.
+        How many processes, of one thread each.
     """
 
     def __init__(self, recipe: Recipe, x: Handle, y: Handle, n_workers: int) -> None:
-        self.n_others, self.deaths = n_workers - 1, 0
+        self.n_workers, self.deaths = n_workers, 0
         pickled = np.frombuffer(cloudpickle.dumps(recipe), dtype=np.uint8)
         self._recipe = Shared.of(torch.from_numpy(pickled.copy()))
         self._kit = Kit(self._recipe.handle, x, y)
 
-    def train(self, orders: list[Order], here: Callable[[Order], Trained]) -> list[Trained]:
-        """The results of all orders, whoever did them; `here` does what this process takes."""
-        return self._all(_train, orders, here, f"training round {orders[0].t}")
+    def train(self, orders: list[Order]) -> list[Trained]:
+        """The results of all orders, whoever did them."""
+        return self._all(_train, orders, f"training round {orders[0].t}")
 
-    def outputs(
-        self, params: Handle, parts: list[Ints], here: Callable[[Ints], torch.Tensor]
-    ) -> torch.Tensor:
+    def outputs(self, params: Handle, parts: list[Ints]) -> torch.Tensor:
         """What the model with these parameters says to the examples of all parts, in order."""
         orders = [(params, part) for part in parts]
-        said = self._all(_outputs, orders, lambda order: here(order[1]), "evaluating")
-        return torch.cat(said)
+        return torch.cat(self._all(_outputs, orders, "evaluating"))
 
     def _all(
-        self,
-        task: Callable[[Kit, Any], Result],
-        orders: list[Any],
-        here: Callable[[Any], Result],
-        what: str,
+        self, task: Callable[[Kit, Any], Result], orders: list[Any], what: str
     ) -> list[Result]:
         """Where a worker died, all is done again, once: the bits do not depend on it."""
         for _ in range(TRIES):
             with _one_at_a_time:
                 try:
-                    sent = [(self._kit, order) for order in orders]
-                    return pool_of(self.n_others).map(task, sent, lambda _, order: here(order))
+                    pool = pool_of(self.n_workers)
+                    return pool.map(task, [(self._kit, order) for order in orders])
                 except ChildDied:
                     self.deaths += 1
                     log.warning("a worker process died while %s; it is done again", what)
@@ -121,9 +114,9 @@ class Workers:
 
 
 def start_workers(n_workers: int) -> None:
-    """Begin to start processes now: they are ready a second or two later."""
+    """Begin to start processes now: they are ready some two seconds later."""
     with _one_at_a_time:
-        pool_of(n_workers - 1)
+        pool_of(n_workers)
 
 
 # -- in a worker -----------------------------------------------------------------------------------
