@@ -269,8 +269,9 @@ def test_nothing_is_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     for module, name in ((pickle, "load"), (pickle, "loads"), (torch, "load"), (np, "load")):
         monkeypatch.setattr(module, name, refuse)
-    load_state(tmp_path / "export", STALE)
-    resume(tmp_path / "run", STALE).close()
+    loaded, resumed = load_state(tmp_path / "export", STALE), resume(tmp_path / "run", STALE)
+    assert_same(loaded, resumed)
+    resumed.close()
 
 
 # -- refused ---------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ class Linear:
 
     def aggregate(self, contributions: Contributions) -> torch.Tensor:
         rows, coefs = contributions.by_row()
-        vectors = contributions.vectors(rows)
+        vectors = [contributions.vector(row) for row in rows.tolist()]
         update = torch.zeros_like(vectors[0])
         terms = list(zip(vectors, coefs.tolist(), strict=True))
         if len(update) <= SLICE and all(vector.device == update.device for vector in vectors):
@@ -98,7 +98,7 @@ def _robust(
 ) -> torch.Tensor:
     """`statistic` of (rows sorted per coordinate, cumulative weight up to each), × Σ coef."""
     rows, coefs = contributions.by_row()
-    vectors = contributions.vectors(rows)
+    vectors = [contributions.vector(row) for row in rows.tolist()]
     total = float(coefs.sum())
     update = torch.zeros_like(vectors[0])
     if total <= 0:

@@ -34,8 +34,12 @@ def number(
 
 def integer(name: str, value: object, *, low: int, high: int | None = None) -> None:
     """Refuse `value` unless it is a whole number, at least `low` and at most `high`."""
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if not whole or int(value) < low or (high is not None and int(value) > high):  # type: ignore[call-overload]
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, Integral)
+        or int(value) < low
+        or (high is not None and int(value) > high)
+    ):
         expected = f"a whole number >= {low}" + ("" if high is None else f" and <= {high}")
         raise ValueError(f"{name}: expected {expected}, got {value!r}")
 

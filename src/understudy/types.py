@@ -335,15 +335,6 @@ class Contributions:
             row -= len(block)
         raise IndexError(f"row {row} is beyond the last block")
 
-    def vectors(self, rows: Ints) -> list[torch.Tensor]:
-        """The (d,) rows of these numbers, in this order."""
-        first = self.rows[0].data
-        if len(self.rows) == 1 and isinstance(first, torch.Tensor) and len(rows) == len(first):
-            every = first.unbind()  # at once is quicker than one by one
-            if int(rows.max()) < len(every):
-                return [every[row] for row in rows.tolist()]
-        return [self.vector(row) for row in rows.tolist()]
-
     def by_row(self) -> tuple[Ints, Floats]:
         """Distinct rows in the order of first mention, and the sum of each one's coefficients."""
         distinct, first, inverse = np.unique(self.row, return_index=True, return_inverse=True)

@@ -328,7 +328,8 @@ def test_a_long_chain_of_functions_can_be_described() -> None:
     function: Callable[..., Any] = constant
     for _ in range(300):
         function = closure(function)
-    json.dumps(described(function))
+    told = described(function)
+    assert json.loads(json.dumps(told)) == told
 
 
 def test_things_that_hold_each_other_can_be_described() -> None:

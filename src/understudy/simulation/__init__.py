@@ -64,3 +64,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(engine, name)
     raise AttributeError(f"module 'understudy.simulation' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -108,6 +108,7 @@ class SoftmaxEngine:
     def _chunk(self, job: Job, rows: list[int], plans: list[Drawn]) -> list[float]:
         """Train some clients side by side; their plans are sorted by length, longest first."""
         k, f, classes = len(rows), self.n_features, self.n_classes
+        # (1, d) where all start from the same, else (k, d)
         start = job.params.numpy()[None] if job.starts is None else job.starts.numpy()[rows]
         correction = None if job.corrections is None else job.corrections.numpy()[rows]
         flat = np.empty((k, start.shape[1]), dtype=start.dtype)  # (k, d)

@@ -29,9 +29,9 @@ from understudy.types import Arrivals, Cohort, Floats, Ints
 # Work of a round, in seconds of a typical core, from which worker processes pay. Counted, not
 # measured: 150 microseconds a step (5 in the closed form) and 7e9 multiply-adds a second.
 WORTH_WORKERS = 0.02
-AT_ONCE = 0.75  # of the work that is left, given out in one large part per worker
 WORTH_STARTING = 0.2  # of a round with everybody, from which processes are started beforehand
 STEP_SECONDS, SOFTMAX_STEP_SECONDS, MULTIPLY_ADDS = 150e-6, 5e-6, 7e9
+AT_ONCE = 0.75  # of the work that is left, given out in one large part per worker
 
 
 class LocalTrainer:
@@ -223,16 +223,15 @@ class LocalTrainer:
         steps = self._steps(clients, t)
         order = np.argsort(-steps, kind="stable")
         done = np.concatenate([[0], np.cumsum(steps[order])])
-        together, parts, first = self._here.together(t), [], 0
+        together, first = self._here.together(t), 0
+        parts: list[list[int]] = []
         while first < len(order):
-            each = AT_ONCE * (done[-1] - done[first]) / self.n_workers
-            for _ in range(self.n_workers):
-                n_clients = int(np.searchsorted(done, done[first] + each, side="right")) - 1 - first
-                n_clients = max(1, n_clients // together) * together
-                parts.append(order[first : first + n_clients].tolist())
-                first = min(first + n_clients, len(order))
-                if first == len(order):
-                    break
+            if len(parts) % self.n_workers == 0:
+                each = AT_ONCE * (done[-1] - done[first]) / self.n_workers
+            n_clients = int(np.searchsorted(done, done[first] + each, side="right")) - 1 - first
+            n_clients = max(1, n_clients // together) * together
+            parts.append(order[first : first + n_clients].tolist())
+            first += n_clients
         return parts
 
 
