@@ -61,7 +61,7 @@ docs: $(VENV)/.test-stamp
 	$(BIN)/python -m sphinx -q -E -W --keep-going -b html docs docs/_build/html
 
 results: $(VENV)/.core-stamp
-	@$(BIN)/python -m understudy.studies.results_page docs
+	@$(BIN)/python -m tools.claims.results_page docs
 
 bench: $(VENV)/.test-stamp
 	$(BIN)/python benchmarks/run.py

@@ -15,10 +15,10 @@ from benchmarks.models import build
 from benchmarks.peers import common
 from benchmarks.workloads import client_slice, load
 from understudy import fedavg
-from understudy.local import Local
-from understudy.samplers.uniform import Everyone
+from understudy.core.types import Floats, Ints, Outcome, RoundEnd, RoundStart, Setup
+from understudy.parts.local import Local
+from understudy.parts.samplers.uniform import Everyone
 from understudy.simulation import Federation, batch_plan, simulate
-from understudy.types import Floats, Ints, Outcome, RoundEnd, RoundStart, Setup
 
 WORKERS = 2
 

@@ -22,11 +22,11 @@ import numpy as np
 import torch
 
 from understudy import FixedDropout, Local, fedavg
+from understudy.core.types import Outcome, RoundLog
 from understudy.simulation import Federation, simulate
-from understudy.studies.cell import Cell, DataRecipe, Task
-from understudy.studies.frames import results
-from understudy.studies.store import FILE, Store
-from understudy.types import Outcome, RoundLog
+from understudy.studies.definition.cell import Cell, DataRecipe, Task
+from understudy.studies.results.frames import results
+from understudy.studies.store.store import FILE, Store
 
 N_CLIENTS = 10_000
 N_GROUPS = 10

@@ -37,9 +37,9 @@ from understudy import (
     mdsample,
     scaffold,
 )
-from understudy.admission import admit, outcomes
-from understudy.rows import RowStore
-from understudy.state import MOST_PENDING, leaves, still_pending
+from understudy.memory.rows import RowStore
+from understudy.server.admission import admit, outcomes
+from understudy.server.state import MOST_PENDING, leaves, still_pending
 from understudy.testing import updates_for
 
 N, D = 6, 8

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from understudy.availability import (
+from understudy.core.rng import generator
+from understudy.core.types import Population
+from understudy.parts.availability import (
     Bernoulli,
     Cyclic,
     Diurnal,
@@ -24,12 +26,10 @@ from understudy.availability import (
     YCycle,
     YMaxFirst,
 )
-from understudy.availability.skewed import draw_somebody, repeated_rates
-from understudy.availability.trace import read_trace
-from understudy.rng import generator
-from understudy.state import leaves
+from understudy.parts.availability.skewed import draw_somebody, repeated_rates
+from understudy.parts.availability.trace import read_trace
+from understudy.server.state import leaves
 from understudy.testing import check_availability, draw_availability, example_population
-from understudy.types import Population
 
 FOUR = Population(
     4,

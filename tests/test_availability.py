@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from understudy.availability import Always, Bernoulli, FixedDropout
-from understudy.rng import generator
-from understudy.types import Population
+from understudy.core.rng import generator
+from understudy.core.types import Population
+from understudy.parts.availability import Always, Bernoulli, FixedDropout
 
 
 def draws(availability, population, rounds, seed=0):

@@ -46,9 +46,9 @@ from understudy import (
     resume,
     save_state,
 )
-from understudy.rows import RowStore
-from understudy.state import ServerState, leaves, row_stores
-from understudy.tensorfile import Reader
+from understudy.memory.rows import RowStore
+from understudy.memory.tensor_stream import Reader
+from understudy.server.state import ServerState, leaves, row_stores
 from understudy.testing import play, snapshot, updates_for
 
 N, D = 9, 20
@@ -871,7 +871,7 @@ def test_resuming_needs_no_memory_for_the_rows(
     d = 1_000_000
     n = 2 * psutil.virtual_memory().total // (4 * d)
     plenty = type("Usage", (), {"free": 2**62})
-    monkeypatch.setattr("understudy.footprint.shutil.disk_usage", lambda _: plenty)
+    monkeypatch.setattr("understudy.server.footprint.shutil.disk_usage", lambda _: plenty)
     strategy = Strategy(sampler=Uniform(2), compensator=Stale())
     try:
         state = strategy.init(Population(n), torch.zeros(d), folder=tmp_path)

@@ -9,9 +9,8 @@ import pytest
 import understudy
 from tests.cli import Command
 from understudy import registry
-from understudy.commands import errors
-from understudy.listing import SECTIONS, listing
-from understudy.studies import doctor
+from understudy.commands import doctor, errors
+from understudy.commands.listing import SECTIONS, listing
 
 COMMANDS = [
     "run", "studies", "list", "show", "table", "plot", "report", "export", "doctor",

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from understudy.delay import (
+from understudy.core.rng import generator
+from understudy.core.types import Population
+from understudy.parts.delay import (
     NEVER,
     Combined,
     Deadline,
@@ -16,10 +18,8 @@ from understudy.delay import (
     arrival_rounds,
     round_seconds,
 )
-from understudy.local import Local, Scaffold
-from understudy.rng import generator
-from understudy.state import leaves
-from understudy.types import Population
+from understudy.parts.local import Local, Scaffold
+from understudy.server.state import leaves
 
 INF = math.inf
 THREE = Population(3, n_examples=[100, 25, 30])

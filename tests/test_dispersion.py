@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from understudy.dispersion import pick_dispersed
+from understudy.graph.dispersion import pick_dispersed
 
 quick = settings(derandomize=True, deadline=None, max_examples=60)
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from understudy.flat import Layout, other_buffers
+from understudy.core.flat import Layout, other_buffers
 
 
 class Small(nn.Module):

@@ -27,8 +27,8 @@ from understudy import (
     Strategy,
     Uniform,
 )
-from understudy.footprint import Footprint, readable
-from understudy.state import row_stores
+from understudy.server.footprint import Footprint, readable
+from understudy.server.state import row_stores
 from understudy.testing import updates_for
 
 TEN = Population(10)

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from understudy import graph, similarity
+from understudy.graph import dependency_graph as graph
+from understudy.graph import similarity
 
 quick = settings(derandomize=True, deadline=None, max_examples=60)
 

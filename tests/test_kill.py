@@ -37,8 +37,8 @@ from understudy import (
     Strategy,
     resume,
 )
-from understudy.rng import generator
-from understudy.state import ServerState, row_stores
+from understudy.core.rng import generator
+from understudy.server.state import ServerState, row_stores
 from understudy.testing import play, snapshot
 
 N, D = 12, 4000

@@ -11,7 +11,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
 from understudy import plots
-from understudy.types import Outcome, Population
+from understudy.core.types import Outcome, Population
 
 
 def legend_of(figure):

@@ -7,7 +7,7 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from understudy.rng import generator, torch_seed
+from understudy.core.rng import generator, torch_seed
 
 ADDRESSES = [(0, "batches", 0, -1), (7, "batches", 3, 5), (2**32 - 1, "x", 2**32 - 1, 2**32 - 2)]
 LONG = [(2**32, "x", 0, 0), (3**50, "x", 1, 2), (0, "x", 2**40, 2**32)]

@@ -21,7 +21,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from understudy.rows import RowStore, spare_slots, stride_bytes
+from understudy.memory.rows import RowStore, spare_slots, stride_bytes
 
 DTYPES = [
     torch.float32,
@@ -367,7 +367,7 @@ FULL_DISK = """
 import resource, sys
 from pathlib import Path
 import torch
-from understudy.rows import RowStore
+from understudy.memory.rows import RowStore
 
 store = RowStore(40, 1000, torch.float32, path=Path(sys.argv[1]))
 unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from understudy import LastRoundsAway, Population
-from understudy.rng import generator
+from understudy.core.rng import generator
 from understudy.testing import check_availability, example_population
 
 

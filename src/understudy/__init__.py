@@ -13,17 +13,7 @@ from understudy import registry
 from understudy._version import __version__
 
 if TYPE_CHECKING:
-    from understudy.checkpoint import FolderInUse, load_state, resume, save_state
-    from understudy.local import Local
-    from understudy.simulation.data import Federation
-    from understudy.simulation.engine import Run, simulate
-    from understudy.state import ServerState
-    from understudy.strategy import Strategy
-    from understudy.studies.frames import results
-    from understudy.studies.statistics import compare
-    from understudy.studies.study import Study
-    from understudy.tensorfile import CheckpointError
-    from understudy.types import (
+    from understudy.core.types import (
         Applied,
         Arrivals,
         Block,
@@ -38,6 +28,16 @@ if TYPE_CHECKING:
         RoundStart,
         Setup,
     )
+    from understudy.memory.tensor_stream import CheckpointError
+    from understudy.parts.local import Local
+    from understudy.server.checkpoint import FolderInUse, load_state, resume, save_state
+    from understudy.server.state import ServerState
+    from understudy.server.strategy import Strategy
+    from understudy.simulation.data.federation import Federation
+    from understudy.simulation.run import Run, simulate
+    from understudy.studies.definition.study import Study
+    from understudy.studies.results.compare import compare
+    from understudy.studies.results.frames import results
 
 __all__ = [
     "Applied",
@@ -72,20 +72,20 @@ __all__ = [
 __all__ += sorted(registry.PUBLIC)
 
 _PLACES = {
-    "CheckpointError": "tensorfile",
-    "Federation": "simulation.data",
-    "FolderInUse": "checkpoint",
-    "Local": "local",
-    "Run": "simulation.engine",
-    "ServerState": "state",
-    "Strategy": "strategy",
-    "Study": "studies.study",
-    "compare": "studies.statistics",
-    "load_state": "checkpoint",
-    "results": "studies.frames",
-    "resume": "checkpoint",
-    "save_state": "checkpoint",
-    "simulate": "simulation.engine",
+    "CheckpointError": "memory.tensor_stream",
+    "Federation": "simulation.data.federation",
+    "FolderInUse": "server.checkpoint",
+    "Local": "parts.local",
+    "Run": "simulation.run",
+    "ServerState": "server.state",
+    "Strategy": "server.strategy",
+    "Study": "studies.definition.study",
+    "compare": "studies.results.compare",
+    "load_state": "server.checkpoint",
+    "results": "studies.results.frames",
+    "resume": "server.checkpoint",
+    "save_state": "server.checkpoint",
+    "simulate": "simulation.run",
 }
 
 
@@ -93,7 +93,7 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         if name in registry.PUBLIC:
             return registry.public(name)
-        return getattr(import_module(f"understudy.{_PLACES.get(name, 'types')}"), name)
+        return getattr(import_module(f"understudy.{_PLACES.get(name, 'core.types')}"), name)
     raise AttributeError(f"module 'understudy' has no attribute {name!r}")
 
 

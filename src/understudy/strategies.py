@@ -11,20 +11,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from understudy.compensators.fdms import FDMS
-from understudy.compensators.fedar import FedAR
-from understudy.compensators.fedvarp import FedVARP
-from understudy.compensators.mifa import MIFA
-from understudy.compensators.race import HoeffdingRace
-from understudy.compensators.reweight import FedAvgIS
-from understudy.compensators.stale import Stale
-from understudy.local import Local, Proximal, Scaffold
-from understudy.roles import LocalRule
-from understudy.samplers.fedgs import FedGS
-from understudy.samplers.power_of_choice import PowerOfChoice
-from understudy.samplers.uniform import ByData
-from understudy.schedules import Exponential, inverse_time
-from understudy.strategy import Strategy
+from understudy.core.roles import LocalRule
+from understudy.parts.compensators.fdms import FDMS
+from understudy.parts.compensators.fedar import FedAR
+from understudy.parts.compensators.fedvarp import FedVARP
+from understudy.parts.compensators.mifa import MIFA
+from understudy.parts.compensators.race import HoeffdingRace
+from understudy.parts.compensators.reweight import FedAvgIS
+from understudy.parts.compensators.stale import Stale
+from understudy.parts.local import Local, Proximal, Scaffold
+from understudy.parts.samplers.fedgs import FedGS
+from understudy.parts.samplers.power_of_choice import PowerOfChoice
+from understudy.parts.samplers.uniform import ByData
+from understudy.parts.schedules import Exponential, inverse_time
+from understudy.server.strategy import Strategy
 
 # FL-FDMS's MNIST setting; FedAR's, which equals MIFA's public defaults; FedGS's FMNIST setting
 FDMS_LOCAL = Local(lr=0.1, epochs=2, batch_size=5)

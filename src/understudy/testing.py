@@ -20,15 +20,24 @@ from typing import Any
 import numpy as np
 import torch
 
-from understudy.checkpoint import load_state, save_state
-from understudy.describe import describe
-from understudy.rng import generator
-from understudy.roles import Availability, Compensator, Sampler
-from understudy.rows import RowStore
-from understudy.state import ServerState, leaves
-from understudy.strategy import Strategy
-from understudy.tensorfile import raw_bytes
-from understudy.types import Applied, Arrivals, Bools, Cohort, Floats, Ints, Outcome, Population
+from understudy.core.describe import describe
+from understudy.core.rng import generator
+from understudy.core.roles import Availability, Compensator, Sampler
+from understudy.core.types import (
+    Applied,
+    Arrivals,
+    Bools,
+    Cohort,
+    Floats,
+    Ints,
+    Outcome,
+    Population,
+)
+from understudy.memory.rows import RowStore
+from understudy.memory.tensor_stream import raw_bytes
+from understudy.server.checkpoint import load_state, save_state
+from understudy.server.state import ServerState, leaves
+from understudy.server.strategy import Strategy
 
 N_CLIENTS, WIDTH, ROUNDS = 8, 6, 12
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from understudy.simulation import Federation, clustered_digits
-from understudy.studies.cell import Task
+from understudy.studies.definition.cell import Task
 
 
 def clusters(n_clients: int = 6, n_clusters: int = 3) -> Federation:

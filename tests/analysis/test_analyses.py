@@ -11,7 +11,7 @@ from tests.analysis.played import clusters, played
 from understudy import FixedDropout, Local, fdms
 from understudy.analysis import ANALYSES, Findings, analyse, check
 from understudy.registry import UnknownName
-from understudy.studies.cell import Task
+from understudy.studies.definition.cell import Task
 
 
 def count_rounds(run, task) -> Findings:

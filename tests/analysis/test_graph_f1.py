@@ -11,10 +11,10 @@ import torch
 from tests.analysis.played import clusters, played
 from understudy import Local, fedgs
 from understudy.analysis.graph_f1 import graph_f1, graph_scores, oracle_similarity, server_inputs
-from understudy.flat import Layout
-from understudy.rng import generator
+from understudy.core.flat import Layout
+from understudy.core.rng import generator
 from understudy.simulation import Federation, federate
-from understudy.studies.cell import Task
+from understudy.studies.definition.cell import Task
 
 EPSILONS = [0, 0.01, 0.05, 0.1, 0.5]
 

@@ -14,7 +14,7 @@ from understudy import Failure, LastRoundsAway, Local, Sgd, fdms, fedar, fedavg,
 from understudy import mifa as mifa_strategy
 from understudy import stale as stale_strategy
 from understudy.analysis.shapley import remembers, shapley, shapley_values
-from understudy.studies.cell import Task
+from understudy.studies.definition.cell import Task
 
 NUMBERS = st.floats(-10, 10, allow_nan=False)
 

@@ -12,7 +12,7 @@ from tests.analysis.played import clusters, played
 from understudy import Exponential, FixedDropout, HoeffdingRace, Local, fdms, fedavg
 from understudy.analysis import bounds
 from understudy.analysis.sigma import sigma
-from understudy.studies.cell import Task
+from understudy.studies.definition.cell import Task
 
 LOCAL = Local(lr=0.1, schedule=Exponential(0.8), epochs=1, batch_size=10)
 

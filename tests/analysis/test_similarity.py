@@ -8,7 +8,7 @@ import pytest
 from tests.analysis.played import clusters, played
 from understudy import FDMS, Capped, FixedDropout, Local, Strategy, fdms, fedavg
 from understudy.analysis.similarity import separation, similarity, smallest_gap
-from understudy.studies.cell import Task
+from understudy.studies.definition.cell import Task
 
 LOCAL = Local(lr=0.1, epochs=1, batch_size=10)
 NAN = np.nan

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.studies.small_study import NAME, store_small_study
-from understudy.studies.frames import results
-from understudy.studies.report import write_report
-from understudy.studies.statistics import compare
+from understudy.studies.report.report import write_report
+from understudy.studies.results.compare import compare
+from understudy.studies.results.frames import results
 
 pytestmark = pytest.mark.slow
 

@@ -65,9 +65,10 @@ from understudy import (
     inverse_time,
     load_state,
     registry,
-    roles,
     save_state,
 )
+from understudy.core import roles
+from understudy.core.types import Block
 from understudy.testing import (
     ContractBroken,
     check_availability,
@@ -78,7 +79,6 @@ from understudy.testing import (
     snapshot,
     updates_for,
 )
-from understudy.types import Block
 
 REGISTRIES = [value for value in vars(registry).values() if isinstance(value, registry.Registry)]
 CLASSES = [
@@ -1085,9 +1085,9 @@ def test_an_unknown_attribute_is_an_attribute_error() -> None:
 def test_parts_are_loaded_when_they_are_asked_for() -> None:
     program = (
         "import sys, understudy\n"
-        "print('understudy.samplers.fedgs' in sys.modules, 'scipy' in sys.modules)\n"
+        "print('understudy.parts.samplers.fedgs' in sys.modules, 'scipy' in sys.modules)\n"
         "understudy.FedGS\n"
-        "print('understudy.samplers.fedgs' in sys.modules)"
+        "print('understudy.parts.samplers.fedgs' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

@@ -9,7 +9,7 @@ import pytest
 
 from tests.golden.run import play
 from understudy import FedAR, Local, Strategy
-from understudy.schedules import inverse_time
+from understudy.parts.schedules import inverse_time
 
 # four clients; client 3 is never seen, so it never counts in N_t
 SCRIPT = [

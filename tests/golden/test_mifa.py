@@ -8,7 +8,7 @@ import torch
 
 from tests.golden.run import play
 from understudy import MIFA, Arrivals, Local, Population, Strategy
-from understudy.schedules import constant, inverse_time
+from understudy.parts.schedules import constant, inverse_time
 
 SCRIPT = [{0: (6, 0), 1: (3, 0)}, {0: (4, 0)}, {2: (9, 0)}, {}, {1: (12, 0)}]
 

@@ -53,9 +53,9 @@ from understudy import (
     load_state,
     save_state,
 )
-from understudy.rng import generator
-from understudy.rows import RowStore
-from understudy.state import leaves
+from understudy.core.rng import generator
+from understudy.memory.rows import RowStore
+from understudy.server.state import leaves
 from understudy.testing import snapshot
 
 N, D = 6, 5

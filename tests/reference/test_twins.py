@@ -49,7 +49,7 @@ from understudy import (
     Uniform,
     Yogi,
 )
-from understudy.schedules import Exponential, constant, inverse_time
+from understudy.parts.schedules import Exponential, constant, inverse_time
 
 # loose enough that something is eliminated within 36 rounds
 SHORT = {"horizon": 10, "batches": 1, "beta": 1.0, "p": 0.9, "n_clients": 2}

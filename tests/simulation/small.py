@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from understudy.core.types import Cohort, RoundLog
 from understudy.simulation import Federation
-from understudy.types import Cohort, RoundLog
 
 SEED = 5
 

@@ -6,7 +6,7 @@ from importlib.resources import files
 import numpy as np
 import torch
 
-from understudy.simulation.digits import clustered_digits, digits
+from understudy.simulation.data.digits import clustered_digits, digits
 
 
 def test_digits_are_the_published_ones():

@@ -6,13 +6,13 @@ import torch
 from torch import nn
 
 from understudy import FDMS, Local, Outcome, Strategy, fedavg, fedavg_is, power_of_choice, scaffold
-from understudy.availability import Always, Bernoulli, FixedDropout
-from understudy.flat import Layout
-from understudy.rng import generator
+from understudy.core.flat import Layout
+from understudy.core.rng import generator
+from understudy.core.types import Cohort
+from understudy.parts.availability import Always, Bernoulli, FixedDropout
 from understudy.simulation import clustered_digits, evaluate, simulate
-from understudy.simulation.models import build
-from understudy.simulation.training import LocalTrainer
-from understudy.types import Cohort
+from understudy.simulation.data.models import build
+from understudy.simulation.training.trainer import LocalTrainer
 
 LOCAL = Local(lr=0.1, epochs=1, batch_size=16)
 

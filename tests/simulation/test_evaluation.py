@@ -9,9 +9,10 @@ from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from understudy import FDMS, FixedDropout, Local, Outcome, Strategy, fedavg
-from understudy.flat import Layout
-from understudy.simulation import Federation, digits, simulate
-from understudy.simulation.evaluation import BATCH, evaluate
+from understudy.core.flat import Layout
+from understudy.simulation import Federation, simulate
+from understudy.simulation.data import digits
+from understudy.simulation.training.evaluation import BATCH, evaluate
 
 LOCAL = Local(lr=0.1, epochs=1, batch_size=16)
 

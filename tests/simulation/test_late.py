@@ -24,8 +24,8 @@ from understudy import (
     mifa,
     scaffold,
 )
-from understudy.delay import NEVER, arrival_rounds
-from understudy.rng import generator
+from understudy.core.rng import generator
+from understudy.parts.delay import NEVER, arrival_rounds
 from understudy.simulation import LocalTrainer, clustered_digits, simulate
 
 CAME, LATE, MISSING, AWAY = Outcome.CAME, Outcome.LATE, Outcome.MISSING, Outcome.UNAVAILABLE

@@ -15,12 +15,12 @@ from torch import nn
 from torch.nn.functional import cross_entropy, l1_loss, mse_loss
 
 from tests.simulation.small import SEED, cohort, federation
-from understudy.flat import Layout
-from understudy.local import Local, Proximal
-from understudy.rng import generator, torch_seed
+from understudy.core.flat import Layout
+from understudy.core.rng import generator, torch_seed
+from understudy.parts.local import Local, Proximal
 from understudy.simulation import Federation, LocalTrainer, batch_plan, build
-from understudy.simulation.engines import LoopEngine
-from understudy.simulation.models import MODELS
+from understudy.simulation.data.models import MODELS
+from understudy.simulation.training.local_sgd import LoopEngine
 
 
 def twin(

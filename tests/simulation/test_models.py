@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from understudy.simulation.models import MODELS, build
+from understudy.simulation.data.models import MODELS, build
 
 GREY, COLOUR = (1, 28, 28), (3, 32, 32)
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.simulation.partitions import (
+from understudy.simulation.data.partitions import (
     PARTITIONS,
     SHARD_LEVELS,
     apportion,

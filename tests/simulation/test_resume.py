@@ -44,8 +44,10 @@ from understudy import (
     mifa,
     scaffold,
 )
-from understudy.rng import generator
-from understudy.simulation import Federation, Run, clustered_digits, engine, simulate, training
+from understudy.core.rng import generator
+from understudy.simulation import Federation, Run, clustered_digits, simulate
+from understudy.simulation import run as engine
+from understudy.simulation.training import trainer as training
 from understudy.testing import snapshot
 
 ROUNDS = 6

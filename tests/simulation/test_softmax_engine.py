@@ -12,11 +12,11 @@ from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from tests.simulation.small import SEED, cohort, federation
-from understudy.flat import Layout
-from understudy.local import Local, Proximal, Scaffold
+from understudy.core.flat import Layout
+from understudy.parts.local import Local, Proximal, Scaffold
 from understudy.simulation import Federation, LocalTrainer, build
-from understudy.simulation.engines import Job, LoopEngine, Recipe, engine_for
-from understudy.simulation.softmax import TOGETHER, SoftmaxEngine
+from understudy.simulation.training.local_sgd import Job, LoopEngine, Recipe, engine_for
+from understudy.simulation.training.softmax import TOGETHER, SoftmaxEngine
 
 
 def linear(bias: bool = True, dtype: torch.dtype = torch.float64, features: int = 6) -> nn.Module:

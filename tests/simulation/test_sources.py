@@ -10,9 +10,10 @@ import pytest
 import torch
 from scipy.io import savemat
 
-from understudy.simulation import cifar10, fashion_mnist, federate, mnist, sources, svhn
-from understudy.simulation.formats import read_cifar_batch, read_idx, read_svhn
-from understudy.simulation.sources import DATASETS, MissingData
+from understudy.simulation import cifar10, fashion_mnist, federate, mnist, svhn
+from understudy.simulation.data import sources
+from understudy.simulation.data.formats import read_cifar_batch, read_idx, read_svhn
+from understudy.simulation.data.sources import DATASETS, MissingData
 
 RNG = np.random.default_rng(0)
 GREY = RNG.integers(0, 256, (7, 28, 28), dtype=np.uint8)

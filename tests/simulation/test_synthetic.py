@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from understudy.rng import generator
-from understudy.simulation import federate, synthetic
+from understudy.core.rng import generator
+from understudy.simulation import federate
+from understudy.simulation.data import synthetic
 
 
 @pytest.fixture(scope="module")

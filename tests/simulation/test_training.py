@@ -6,16 +6,16 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from understudy.flat import Layout
-from understudy.local import Local, Plain, Proximal
-from understudy.rng import generator, torch_seed
-from understudy.simulation.backends import kernels
-from understudy.simulation.data import Federation
-from understudy.simulation.evaluation import evaluate
-from understudy.simulation.models import build
-from understudy.simulation.plan import batch_plan
-from understudy.simulation.training import LocalTrainer
-from understudy.types import Cohort
+from understudy.core.flat import Layout
+from understudy.core.rng import generator, torch_seed
+from understudy.core.types import Cohort
+from understudy.parts.local import Local, Plain, Proximal
+from understudy.simulation.data.federation import Federation
+from understudy.simulation.data.models import build
+from understudy.simulation.training.batches import batch_plan
+from understudy.simulation.training.conv_kernels import kernels
+from understudy.simulation.training.evaluation import evaluate
+from understudy.simulation.training.trainer import LocalTrainer
 
 SEED = 5
 

@@ -24,18 +24,12 @@ from torch.nn.functional import cross_entropy
 from tests.simulation.small import SEED, all_facts, cohort, federation
 from tests.test_kill import WAIT, Child
 from understudy import FixedDropout, Local, fedavg, mifa, scaffold
-from understudy.simulation import (
-    Federation,
-    LocalTrainer,
-    build,
-    pool,
-    shared,
-    simulate,
-    softmax,
-    training,
-)
-from understudy.simulation.pool import end_workers
-from understudy.simulation.workers import WorkerDied
+from understudy.simulation import Federation, LocalTrainer, build, simulate
+from understudy.simulation.data import shared_memory as shared
+from understudy.simulation.training import pool, softmax
+from understudy.simulation.training import trainer as training
+from understudy.simulation.training.pool import end_workers
+from understudy.simulation.training.workers import WorkerDied
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -472,7 +466,11 @@ def test_idle_workers_end_and_the_next_round_starts_others(monkeypatch):
 def own_workers() -> list[int]:
     children = psutil.Process().children()
     commands = {child.pid: " ".join(child.cmdline()) for child in children if is_alive(child.pid)}
-    return [pid for pid, command in commands.items() if "understudy.processes" in command]
+    return [
+        pid
+        for pid, command in commands.items()
+        if "understudy.simulation.training.processes" in command
+    ]
 
 
 class Deadly:
@@ -585,7 +583,8 @@ import os, sys, tempfile
 import torch
 from torch import nn
 from understudy import FixedDropout, Local, Strategy, scaffold
-from understudy.simulation import clustered_digits, simulate, training
+from understudy.simulation import clustered_digits, simulate
+from understudy.simulation.training import trainer as training
 
 print("ran in", os.getpid(), flush=True)
 training.WORTH_WORKERS = 0
@@ -627,7 +626,7 @@ assert torch.equal(one.state.params, two.state.params)
 assert one.frame().equals(two.frame())
 import psutil
 names = [" ".join(child.cmdline()) for child in psutil.Process().children()]
-assert sum("understudy.processes" in name for name in names) == 2, names
+assert sum("understudy.simulation.training.processes" in name for name in names) == 2, names
 print("the same", flush=True)
 """
 )

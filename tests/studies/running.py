@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from understudy.studies.study import Study
+from understudy.studies.definition.study import Study
 
 # Each round waits as long as PACE says, and notes that it was played where NOTES says. Commits come
 # as often as COMMIT_EVERY says, in whichever process.
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-import understudy.simulation.engine as engine
+import understudy.simulation.run as engine
 from understudy import FixedDropout
 from understudy.analysis.findings import Findings
 
@@ -79,7 +79,7 @@ class Trouble:
 # A parent to be interrupted and killed. It has no main guard, and needs none.
 SCRIPT = """
 import sys
-from understudy.studies.study import Study
+from understudy.studies.definition.study import Study
 
 folder, runs, *overrides = sys.argv[1:]
 outcome = Study.read(folder + "/study.toml", overrides=overrides).run(runs, jobs=2)

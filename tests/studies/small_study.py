@@ -5,9 +5,9 @@ from pathlib import Path
 from understudy import Always, FixedDropout, Local, fdms, fedavg
 from understudy._version import __version__
 from understudy.analysis import analyse
-from understudy.samplers.uniform import Uniform
-from understudy.studies.cell import Cell, DataRecipe, Task
-from understudy.studies.store import Store
+from understudy.parts.samplers.uniform import Uniform
+from understudy.studies.definition.cell import Cell, DataRecipe, Task
+from understudy.studies.store.store import Store
 
 NAME = "small"
 LOCAL = Local(lr=0.1, epochs=1, batch_size=10)

@@ -10,23 +10,23 @@ import torch
 from tests.studies.images import write_images
 from understudy import strategies
 from understudy.analysis import analyse
-from understudy.availability import Always, FixedDropout
-from understudy.availability.skewed import SinLogNormal
-from understudy.local import Local, Proximal
-from understudy.rng import generator
-from understudy.samplers.uniform import Uniform
-from understudy.schedules import Exponential, inverse_time
+from understudy.core.rng import generator
+from understudy.core.types import Population
+from understudy.parts.availability import Always, FixedDropout
+from understudy.parts.availability.skewed import SinLogNormal
+from understudy.parts.local import Local, Proximal
+from understudy.parts.samplers.uniform import Uniform
+from understudy.parts.schedules import Exponential, inverse_time
 from understudy.simulation import clustered_digits, simulate
-from understudy.studies import builtins, estimates
 from understudy.studies.builtin.readings import (
     AtMostDropout,
     HalfOfThoseThere,
     SinLogNormal23,
     fdms_cnn_320,
 )
-from understudy.studies.errors import StudyError
+from understudy.studies.definition import builtins, estimates
+from understudy.studies.definition.errors import StudyError
 from understudy.testing import check_availability, check_sampler, example_population
-from understudy.types import Population
 
 # Cells at the scales quick, results, paper, tiny, counted by hand from the settings of the papers.
 # A strategy with everybody present has no levels of availability: 1 + 4 × 3 = 13 in fdms-fig1.

@@ -15,12 +15,14 @@ import torch
 from tests.studies.running import study_in
 from understudy import FixedDropout, fdms
 from understudy.commands import errors
-from understudy.simulation import clustered_digits, engine, simulate, training
-from understudy.simulation.pool import end_workers
-from understudy.studies.errors import StudyError
-from understudy.studies.playing import Order, Shelf, last_word
-from understudy.studies.store import Store
-from understudy.studies.study import Study
+from understudy.simulation import clustered_digits, simulate
+from understudy.simulation import run as engine
+from understudy.simulation.training import trainer as training
+from understudy.simulation.training.pool import end_workers
+from understudy.studies.definition.errors import StudyError
+from understudy.studies.definition.study import Study
+from understudy.studies.execution.run_cell import Order, Shelf, last_word
+from understudy.studies.store.store import Store
 
 WAIT = 120.0
 
@@ -85,7 +87,7 @@ UNKEEPABLE = """
 from dataclasses import dataclass
 import numpy as np
 from understudy.analysis.findings import Findings
-from understudy.compensators.stale import Stale
+from understudy.parts.compensators.stale import Stale
 
 @dataclass(frozen=True)
 class Noting(Stale):
@@ -213,7 +215,7 @@ def make():
 
 SCRIPT = """
 import sys
-from understudy.studies.study import Study
+from understudy.studies.definition.study import Study
 outcome = Study.read("study.toml").run("runs")
 sys.exit(130 if outcome.interrupted else 0)
 """

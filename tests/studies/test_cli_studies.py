@@ -22,10 +22,10 @@ from tests.cli import Command
 from understudy import FixedDropout, Outcome, RoundLog, fdms, fedavg
 from understudy._version import __version__
 from understudy.commands import text
-from understudy.studies import builtins
-from understudy.studies.cell import Cell, DataRecipe, Task
-from understudy.studies.schema import StoreError
-from understudy.studies.store import Store
+from understudy.studies.definition import builtins
+from understudy.studies.definition.cell import Cell, DataRecipe, Task
+from understudy.studies.store.schema import StoreError
+from understudy.studies.store.store import Store
 
 CAME, AWAY = Outcome.CAME, Outcome.UNAVAILABLE
 FACTS = {

@@ -29,10 +29,10 @@ from understudy import (
     fedgs,
     fedprox,
 )
-from understudy.schedules import inverse_time
+from understudy.parts.schedules import inverse_time
 from understudy.strategies import FDMS_LOCAL, FEDAR_LOCAL, FEDGS_LOCAL
 from understudy.studies import Study, StudyError
-from understudy.studies.overrides import parsed, path_of, written
+from understudy.studies.definition.overrides import parsed, path_of, written
 
 
 def error_of(rest: str = "", **parts: str) -> str:
@@ -822,9 +822,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 from understudy import Strategy, Uniform
-from understudy.roles import Sampler
-from understudy.simulation import digits, synthetic
-from understudy.simulation.partitions import iid
+from understudy.core.roles import Sampler
+from understudy.simulation.data import digits
+from understudy.simulation.data import synthetic
+from understudy.simulation.data.partitions import iid
 
 @dataclass(frozen=True)
 class Loud:

@@ -9,9 +9,10 @@ import pytest
 from safetensors.numpy import load_file
 
 from understudy.analysis.findings import Findings
-from understudy.studies import export as exporting
 from understudy.studies import results
-from understudy.studies.export import (
+from understudy.studies.definition.study import Study
+from understudy.studies.results import export as exporting
+from understudy.studies.results.export import (
     Exported,
     Row,
     cells_text,
@@ -27,9 +28,14 @@ from understudy.studies.export import (
     places_of,
     read,
 )
-from understudy.studies.store import Store
-from understudy.studies.study import Study
-from understudy.studies.trained import ABOUT, WEIGHTS, cells_folder, model_files, write_files
+from understudy.studies.store.model_files import (
+    ABOUT,
+    WEIGHTS,
+    cells_folder,
+    model_files,
+    write_files,
+)
+from understudy.studies.store.store import Store
 
 
 def small_study(seeds=(0, 1), rounds=3):

@@ -12,12 +12,12 @@ import pytest
 
 from understudy import fedavg
 from understudy.analysis.findings import Findings
-from understudy.studies.cell import Cell, DataRecipe, Task
-from understudy.studies.frames import results
-from understudy.studies.schema import StoreError
-from understudy.studies.store import Store
-from understudy.studies.tallies import Tally
-from understudy.types import Outcome, Reason, Refusal, RoundLog
+from understudy.core.types import Outcome, Reason, Refusal, RoundLog
+from understudy.studies.definition.cell import Cell, DataRecipe, Task
+from understudy.studies.results.frames import results
+from understudy.studies.store.schema import StoreError
+from understudy.studies.store.store import Store
+from understudy.studies.store.tallies import Tally
 
 CAME, LATE, ERROR, AWAY, MISSING, RESTARTED, REFUSED, NOT_WANTED = Outcome
 FACTS = {"n_clients": 3, "sizes": [10, 20, 30], "groups": [0, 0, 1], "n_classes": 4}

@@ -7,8 +7,8 @@ import pytest
 from tests.studies.texts import DATA, STRATEGIES, study
 from understudy import FDMS, FixedDropout, HoeffdingRace, Markov
 from understudy.studies import Study, StudyError
-from understudy.studies.cell import Cell
-from understudy.studies.config import Tune
+from understudy.studies.definition.cell import Cell
+from understudy.studies.definition.document import Tune
 
 MODES = """
 [availability]

@@ -20,14 +20,16 @@ from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from tests.studies.texts import text
-from understudy import FedAR, Local, Strategy, describe, fedavg
-from understudy.describe import describe as described
+from understudy import FedAR, Local, Strategy, fedavg
+from understudy.core import describe
+from understudy.core.describe import describe as described
+from understudy.core.module_origin import is_installed, is_known
+from understudy.parts.schedules import constant
 from understudy.registry import imported
-from understudy.schedules import constant
-from understudy.simulation.models import mlp
-from understudy.studies import Study, StudyError, builtins, plugins
-from understudy.studies.cell import Cell, DataRecipe, Task
-from understudy.whose import is_installed, is_known
+from understudy.simulation.data.models import mlp
+from understudy.studies import Study, StudyError
+from understudy.studies.definition import builtins, plugins
+from understudy.studies.definition.cell import Cell, DataRecipe, Task
 
 RECIPE = DataRecipe("digits", "clustered", 0, {"per_client": 30})
 
@@ -368,7 +370,7 @@ def test_the_cells_of_papers_keep_their_names() -> None:
 TELL = """
 import json, sys
 from tests.studies import test_identity as here
-from understudy.describe import describe
+from understudy.core.describe import describe
 things = [make(1.0) for make in here.MAKERS]
 things += [here.net(here.Shown(here.torch.sin)), {"b", "a", "c"}, lambda t: t in {"a", "b", "c"}]
 things += [here.np.random.default_rng(3), here.closure(here.np.array(["x", None], dtype=object))]
@@ -505,7 +507,7 @@ def test_a_plug_in_may_be_called_like_a_module_of_python(tmp_path: Path) -> None
 
 def test_whose_a_module_is() -> None:
     assert is_known("torch.nn.functional")
-    assert is_known("understudy.strategy")
+    assert is_known("understudy.server.strategy")
     assert is_known("json")
     assert is_known("math")
     assert is_known("sys")

@@ -17,9 +17,9 @@ import psutil
 import pytest
 
 from tests.studies.running import assert_same, contents, study_in
-from understudy.rng import generator
-from understudy.studies.runner import run_study
-from understudy.studies.store import Store
+from understudy.core.rng import generator
+from understudy.studies.execution.runner import run_study
+from understudy.studies.store.store import Store
 
 WAIT = 240.0  # seconds for what takes five on an idle machine
 
@@ -249,7 +249,7 @@ def test_a_disk_that_is_really_full_stops_cleanly_and_is_gone_on_with(tmp_path: 
         pytest.skip("mounting a tmpfs is refused here: no small disk can be made")
     assert ran.stdout.split("\n")[0] == "first 1", ran.stdout + ran.stderr
     last = [line for line in ran.stderr.split("\n") if "the disk is full" in line][-1]
-    assert last.startswith("understudy.studies.store.StoreFull: " + str(tmp_path / "disk"))
+    assert last.startswith("understudy.studies.store.store.StoreFull: " + str(tmp_path / "disk"))
     assert last.endswith("bytes free")
     assert "second 0" in ran.stdout, ran.stdout + ran.stderr
     run_study(study, tmp_path / "whole", on="here")

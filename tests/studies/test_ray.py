@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.studies.running import TROUBLED, assert_same, contents, study_in
-from understudy.studies.runner import run_study
+from understudy.studies.execution.runner import run_study
 
 WAIT = 900.0  # seconds; Ray takes ten to start on an idle machine, and a minute on a busy one
 
@@ -27,8 +27,8 @@ from pathlib import Path
 
 import ray
 
-from understudy.studies import ray_backend
-from understudy.studies.study import Study
+from understudy.studies.execution import ray as ray_backend
+from understudy.studies.definition.study import Study
 
 folder = Path(sys.argv[1])
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)

@@ -11,12 +11,12 @@ import pytest
 from tests.studies.pages import Page
 from tests.studies.small_study import ABOUT, NAME, cells, store_small_study
 from understudy._version import __version__
-from understudy.studies import figures, report
-from understudy.studies.main_metric import main_metric
-from understudy.studies.picture_groups import groups_of
-from understudy.studies.schema import StoreError
-from understudy.studies.store import Store, StoredCell
-from understudy.studies.wording import command, in_words, meanings, merged, sentence
+from understudy.studies.report import figures, report
+from understudy.studies.report.figure_groups import groups_of
+from understudy.studies.report.report_text import command, in_words, meanings, merged, sentence
+from understudy.studies.results.main_metric import main_metric
+from understudy.studies.store.schema import StoreError
+from understudy.studies.store.store import Store, StoredCell
 
 BROKEN, WAITING = 3, 20  # positions: uniform at alpha 0.2 with seed 0; uniform at 0.5 with seed 2
 T_OF_TWO = 4.302653  # 0.975 quantile of Student's t with 2 degrees of freedom

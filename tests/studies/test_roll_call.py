@@ -3,7 +3,7 @@
 import numpy as np
 
 from understudy import Outcome, RoundLog
-from understudy.studies.roll_call import Heard, RollCall, StoodIn
+from understudy.studies.results.representation import Heard, RollCall, StoodIn
 
 
 def played(t, outcome, contributions):

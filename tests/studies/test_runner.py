@@ -19,16 +19,21 @@ from rich.console import Console
 from tests.studies.running import STUDY, TROUBLED, assert_same, contents, study_in
 from understudy import Local, fedavg
 from understudy._version import __version__
-from understudy.home import STATE, FolderInUse
-from understudy.simulation import clustered_digits, engine
-from understudy.studies import budget as budgets
-from understudy.studies import claims, crew, progress, runner, session, stopping
-from understudy.studies.cell import Cell, DataRecipe, Task
-from understudy.studies.runner import cell_module, run_study
-from understudy.studies.stopping import Stopping, command_that_goes_on
-from understudy.studies.store import Store, StoreFull
-from understudy.studies.study import Study
-from understudy.tensorfile import CheckpointError
+from understudy.memory.run_folder import STATE, FolderInUse
+from understudy.memory.tensor_stream import CheckpointError
+from understudy.simulation import clustered_digits
+from understudy.simulation import run as engine
+from understudy.studies.definition.cell import Cell, DataRecipe, Task
+from understudy.studies.definition.study import Study
+from understudy.studies.execution import budget as budgets
+from understudy.studies.execution import executors as crew
+from understudy.studies.execution import locks as claims
+from understudy.studies.execution import progress, runner
+from understudy.studies.execution import scheduler as session
+from understudy.studies.execution import signals as stopping
+from understudy.studies.execution.runner import cell_module, run_study
+from understudy.studies.execution.signals import Stopping, command_that_goes_on
+from understudy.studies.store.store import Store, StoreFull
 
 
 @pytest.fixture(autouse=True)
@@ -243,7 +248,7 @@ def test_a_checkpoint_of_another_version_is_not_gone_on_with(
     study, runs = played
     monkeypatch.setenv("NOTES", str(tmp_path / "notes"))
     with monkeypatch.context() as older:
-        older.setattr("understudy.checkpoint.__version__", "0.0.1")
+        older.setattr("understudy.server.checkpoint.__version__", "0.0.1")
         older.setenv("INTERRUPT_AT", "5")
         assert run_study(study, tmp_path / "runs", on="here").interrupted
     n_before = (tmp_path / "notes").stat().st_size
@@ -385,7 +390,7 @@ def test_broken_off_while_a_cell_is_finished_it_goes_on_to_the_same_bits(
 
     with monkeypatch.context() as patched:
         if moment == "before the model":
-            patched.setattr("understudy.studies.playing.model_files", broken)
+            patched.setattr("understudy.studies.execution.run_cell.model_files", broken)
         elif moment == "after the model":
             patched.setattr(Store, "finish", broken)
         else:
@@ -446,7 +451,7 @@ def test_a_full_disk_stops_all_cells_names_it_and_loses_nothing(
         if where == "store":
             patched.setattr(Store, "add_rounds", no_room)
         else:
-            patched.setattr("understudy.tensorfile.os.replace", no_room_for_state)
+            patched.setattr("understudy.memory.tensor_stream.os.replace", no_room_for_state)
         with pytest.raises(StoreFull, match=r"the disk is full: [0-9,]+ bytes free") as full:
             run_study(study, tmp_path, on="here")
     assert full.value.errno == errno.ENOSPC

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from understudy.studies.sheets import notes_of
-from understudy.studies.statistics import (
+from understudy.studies.results.compare import (
     compare,
     contrast_interval,
     holm,
@@ -21,6 +20,7 @@ from understudy.studies.statistics import (
     paired_t,
     wilcoxon,
 )
+from understudy.studies.results.text_table import notes_of
 
 NAN = float("nan")
 probabilities = st.lists(st.floats(0, 1), min_size=1, max_size=12)

@@ -24,14 +24,14 @@ from hypothesis.extra import numpy as arrays_of
 from tests.simulation.small import federation, plain
 from understudy import Bernoulli, fdms
 from understudy.analysis.findings import Findings
+from understudy.core.types import Outcome, Reason, Refusal, RoundLog
 from understudy.simulation import simulate
-from understudy.studies import schema
-from understudy.studies import store as store_module
-from understudy.studies.blobs import pack, unpack
-from understudy.studies.cell import Cell, DataRecipe, Task
-from understudy.studies.schema import StoreError
-from understudy.studies.store import FILE, Store, StoreFull
-from understudy.types import Outcome, Reason, Refusal, RoundLog
+from understudy.studies.definition.cell import Cell, DataRecipe, Task
+from understudy.studies.store import schema
+from understudy.studies.store import store as store_module
+from understudy.studies.store.blobs import pack, unpack
+from understudy.studies.store.schema import StoreError
+from understudy.studies.store.store import FILE, Store, StoreFull
 
 KEY = "00112233aabbccdd"
 
@@ -598,7 +598,7 @@ SMALL_DISK = """
 import json, os, subprocess, sys
 sys.path.insert(0, {here!r})
 from tests.studies.test_store import KEY, begun, log
-from understudy.studies.store import Store, StoreFull
+from understudy.studies.store.store import Store, StoreFull
 from pathlib import Path
 folder = Path(sys.argv[1])
 mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(folder)]

@@ -31,7 +31,7 @@ from understudy import (
 )
 from understudy.simulation import clustered_digits
 from understudy.studies import Study, StudyError
-from understudy.studies.cell import DataRecipe, key_of
+from understudy.studies.definition.cell import DataRecipe, key_of
 
 RECIPE = {"name": "digits", "partition": "clustered", "per_client": 30}
 
@@ -224,8 +224,8 @@ def test_a_cell_can_be_played() -> None:
 
 
 def test_the_names_that_people_import() -> None:
-    assert compare.__module__ == "understudy.studies.statistics"
-    assert results.__module__ == "understudy.studies.frames"
+    assert compare.__module__ == "understudy.studies.results.compare"
+    assert results.__module__ == "understudy.studies.results.frames"
     assert issubclass(StudyError, ValueError)
 
 
@@ -386,7 +386,7 @@ def test_a_tuned_study_runs_its_trials_first(tmp_path: Path) -> None:
     assert not outcome.failed
     assert len(outcome.done) == 4 + 1
     # a step of a millionth learns nothing in four rounds
-    from understudy.studies.store import Store
+    from understudy.studies.store.store import Store
 
     with Store.open(tmp_path) as store:
         assert made.picks(store) == {"fdms": 0.1}

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from understudy import strategies
-from understudy.availability import FixedDropout
-from understudy.compensators.race import HoeffdingRace
-from understudy.local import Local
-from understudy.simulation.digits import clustered_digits
-from understudy.simulation.engine import simulate
-from understudy.studies.summary import summarise
+from understudy.parts.availability import FixedDropout
+from understudy.parts.compensators.race import HoeffdingRace
+from understudy.parts.local import Local
+from understudy.simulation.data.digits import clustered_digits
+from understudy.simulation.run import simulate
+from understudy.studies.results.summary import summarise
 
 NAN = float("nan")
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from understudy.studies import tables
-from understudy.studies.sheets import decimals_for, label_word, number, p_word, plain
-from understudy.studies.statistics import Comparison, compare
-from understudy.studies.tables import Sheet
+from understudy.studies.results import tables
+from understudy.studies.results.compare import Comparison, compare
+from understudy.studies.results.tables import Sheet
+from understudy.studies.results.text_table import decimals_for, label_word, number, p_word, plain
 
 NAN = float("nan")
 

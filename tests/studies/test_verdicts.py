@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from understudy.studies import results_page, verdicts
-from understudy.studies.paper_claims import (
+from tools.claims import results_page, verdicts
+from tools.claims.paper_claims import (
     ClaimError,
     Contrast,
     Pick,
@@ -14,8 +14,8 @@ from understudy.studies.paper_claims import (
     read_claims,
     tolerance_of,
 )
-from understudy.studies.results_book import Book, Sizes, matches
-from understudy.studies.verdicts import (
+from tools.claims.results_book import Book, Sizes, matches
+from tools.claims.verdicts import (
     CONTRADICTED,
     HOLDS,
     IN_PART,

@@ -14,8 +14,8 @@ from understudy.analysis.findings import Findings
 from understudy.registry import UnknownName, imported
 
 if TYPE_CHECKING:
-    from understudy.simulation.engine import Run
-    from understudy.studies.cell import Task
+    from understudy.simulation.run import Run
+    from understudy.studies.definition.cell import Task
 
 __all__ = ["ANALYSES", "Analyses", "Analysis", "Findings", "analyse", "check"]
 

@@ -17,7 +17,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from understudy import checks
+from understudy.core import checks
 
 
 def factor(server_lr: float, lr: float, smoothness: float, local_steps: int, c: float) -> float:

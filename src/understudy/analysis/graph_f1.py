@@ -8,7 +8,9 @@ import numpy as np
 import torch
 
 from understudy.analysis.findings import Findings
-from understudy.graph import (
+from understudy.core.rng import generator
+from understudy.core.types import Floats
+from understudy.graph.dependency_graph import (
     TABLE_3_THRESHOLDS,
     best_edge_score,
     cosine_similarity,
@@ -19,13 +21,11 @@ from understudy.graph import (
     normalise,
     update_similarity,
 )
-from understudy.rng import generator
-from understudy.types import Floats
 
 if TYPE_CHECKING:
-    from understudy.simulation.data import Federation
-    from understudy.simulation.engine import Run
-    from understudy.studies.cell import Task
+    from understudy.simulation.data.federation import Federation
+    from understudy.simulation.run import Run
+    from understudy.studies.definition.cell import Task
 
 ORACLE_THRESHOLD = 0.1
 SERVER_EXAMPLES = 500  # of the server's small validation set, whose size the paper does not give

@@ -17,25 +17,25 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import torch
 
-from understudy import checks
-from understudy.aggregators import Linear
 from understudy.analysis.findings import Findings
 from understudy.analysis.found import state_of
-from understudy.availability.scripted import LastRoundsAway
-from understudy.compensators.capped import Capped
-from understudy.compensators.fedar import FedAR
-from understudy.compensators.memory import Memory
-from understudy.compensators.mifa import MIFA
-from understudy.compensators.stale import Stale
-from understudy.rng import generator
-from understudy.roles import Compensator
-from understudy.servers import Sgd
-from understudy.state import base_weights
-from understudy.types import Floats, Ints
+from understudy.core import checks
+from understudy.core.rng import generator
+from understudy.core.roles import Compensator
+from understudy.core.types import Floats, Ints
+from understudy.parts.aggregators import Linear
+from understudy.parts.availability.scripted import LastRoundsAway
+from understudy.parts.compensators.capped import Capped
+from understudy.parts.compensators.fedar import FedAR
+from understudy.parts.compensators.memory import Memory
+from understudy.parts.compensators.mifa import MIFA
+from understudy.parts.compensators.stale import Stale
+from understudy.parts.servers import Sgd
+from understudy.server.state import base_weights
 
 if TYPE_CHECKING:
-    from understudy.simulation.engine import Run
-    from understudy.studies.cell import Task
+    from understudy.simulation.run import Run
+    from understudy.studies.definition.cell import Task
 
 MOST_EXACT = 10  # players whose 2^n coalitions are all valued
 EVALUATIONS = 2**MOST_EXACT  # about as many coalitions are valued where players are more

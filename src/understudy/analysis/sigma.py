@@ -10,14 +10,14 @@ from understudy.analysis import bounds
 from understudy.analysis.findings import Findings
 from understudy.analysis.found import state_of
 from understudy.analysis.similarity import similarity_of, smallest_gap
-from understudy.compensators.fdms import FDMSState
-from understudy.types import Bools, Floats
+from understudy.core.types import Bools, Floats
+from understudy.parts.compensators.fdms import FDMSState
 
 if TYPE_CHECKING:
     import pandas
 
-    from understudy.simulation.engine import Run
-    from understudy.studies.cell import Task
+    from understudy.simulation.run import Run
+    from understudy.studies.definition.cell import Task
 
 
 def sigma(run: Run, task: Task) -> Findings:

@@ -8,12 +8,12 @@ import numpy as np
 
 from understudy.analysis.findings import Findings
 from understudy.analysis.found import state_of
-from understudy.compensators.fdms import FDMSState
-from understudy.types import Floats, Ints
+from understudy.core.types import Floats, Ints
+from understudy.parts.compensators.fdms import FDMSState
 
 if TYPE_CHECKING:
-    from understudy.simulation.engine import Run
-    from understudy.studies.cell import Task
+    from understudy.simulation.run import Run
+    from understudy.studies.definition.cell import Task
 
 MOST_CLIENTS = 2000  # whose N x N arrays are kept: 32 MB
 

@@ -54,7 +54,7 @@ def export(
     understudy export quickstart --level round --format parquet
     understudy export --model 3f2a90c1 --out model.safetensors
     """
-    from understudy.studies import export as exports
+    from understudy.studies.results import export as exports
 
     _check_together(level, form, model, out)
     if model is not None:

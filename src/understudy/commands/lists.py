@@ -19,7 +19,7 @@ def list_parts(kind: Annotated[str | None, typer.Argument()] = None) -> None:
     understudy list
     understudy list samplers
     """
-    from understudy.listing import listing
+    from understudy.commands.listing import listing
 
     for line in listing(kind):
         typer.echo(line)
@@ -32,7 +32,7 @@ def doctor(
 
     understudy doctor
     """
-    from understudy.studies.doctor import examine, page
+    from understudy.commands.doctor import examine, page
 
     for line in page(examine(folder)):
         typer.echo(line)

@@ -29,7 +29,7 @@ def plot(
     understudy plot quickstart
     understudy plot quickstart convergence --to pictures
     """
-    from understudy.studies import figures
+    from understudy.studies.report import figures
 
     place = places.find(study, folder)
     known = figures.figures(place.folder, place.study)
@@ -54,7 +54,7 @@ def report(study: places.StoredName = None, folder: places.Folder = places.RUNS)
 
     understudy report quickstart
     """
-    from understudy.studies.report import write_report
+    from understudy.studies.report.report import write_report
 
     place = places.find(study, folder)
     typer.echo(f"Report: {write_report(place.folder, place.study)}")

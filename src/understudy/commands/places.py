@@ -30,8 +30,8 @@ class Place(NamedTuple):
 
 def find(study: str | None, folder: Path) -> Place:
     """A stored study: by its name, its file, or its folder below the runs; None: the latest."""
-    from understudy.studies.schema import StoreError
-    from understudy.studies.store import FILE, Store
+    from understudy.studies.store.schema import StoreError
+    from understudy.studies.store.store import FILE, Store
 
     if study is not None:
         given = Path(study)

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from understudy.commands import text
 
 if TYPE_CHECKING:
-    from understudy.studies.cell import Cell
-    from understudy.studies.study import Study
+    from understudy.studies.definition.cell import Cell
+    from understudy.studies.definition.study import Study
 
 
 def plan(study: Study, folder: Path, skip: frozenset[str] = frozenset()) -> Iterator[str]:
     """Lines: what the cells differ in, how many are done, hours and disk of the others."""
-    from understudy.footprint import readable as readable_bytes
-    from understudy.simulation.training import usable_cores
-    from understudy.studies.estimates import estimate, readable
+    from understudy.server.footprint import readable as readable_bytes
+    from understudy.simulation.training.trainer import usable_cores
+    from understudy.studies.definition.estimates import estimate, readable
 
     cells, trials = study.cells(), study.tuning()
     yield from introduction(study, cells)
@@ -51,8 +51,8 @@ def introduction(study: Study, cells: Sequence[Cell]) -> Iterator[str]:
 
 def check_data(study: Study, folder: Path, skip: frozenset[str]) -> None:
     """Refuse a study whose data are not here, before its cells fail one by one."""
-    from understudy.simulation.sources import FILES, located
-    from understudy.studies.cell import DataRecipe
+    from understudy.simulation.data.sources import FILES, located
+    from understudy.studies.definition.cell import DataRecipe
 
     cells = [*study.tuning(), *(cell for cell in study.cells() if cell.key not in skip)]
     recipes = {
@@ -82,8 +82,8 @@ def _seeds(cells: Sequence[Cell]) -> list[int]:
 
 def pending_of(cells: Sequence[Cell], folder: Path) -> list[Cell]:
     """Cells that are not done."""
-    from understudy.studies.schema import StoreError
-    from understudy.studies.store import Store
+    from understudy.studies.store.schema import StoreError
+    from understudy.studies.store.store import Store
 
     try:
         with Store.open(folder) as store:

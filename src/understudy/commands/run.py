@@ -13,8 +13,8 @@ from understudy.commands import errors, places, text
 from understudy.commands.plan import check_data, introduction, plan
 
 if TYPE_CHECKING:
-    from understudy.studies.runner import Outcome
-    from understudy.studies.study import Study
+    from understudy.studies.definition.study import Study
+    from understudy.studies.execution.runner import Outcome
 
 GIGABYTE = 1_000_000_000
 
@@ -110,8 +110,8 @@ def _opened(
     blocks: list[str],
 ) -> Study:
     """The study as asked for; the short cuts come last, so that they win."""
-    from understudy.studies.builtins import source
-    from understudy.studies.study import Study
+    from understudy.studies.definition.builtins import source
+    from understudy.studies.definition.study import Study
 
     changes = list(changes)
     if rounds is not None:
@@ -126,7 +126,7 @@ def _opened(
 def _skipped(folder: Path | None) -> frozenset[str]:
     if folder is None:
         return frozenset()
-    from understudy.studies.export import keys_in
+    from understudy.studies.results.export import keys_in
 
     if not folder.is_dir():
         raise typer.BadParameter(f"no such folder: {folder}", param_hint="--skip-in")
@@ -136,7 +136,7 @@ def _skipped(folder: Path | None) -> frozenset[str]:
 def _told(study: Study, outcome: Outcome, folder: Path, *, report: bool) -> None:
     """What came out, on stdout; what failed, on stderr."""
     from understudy.commands.table import NothingToCompare, compared
-    from understudy.studies.schema import StoreError
+    from understudy.studies.store.schema import StoreError
 
     place = places.Place(folder, study.name)
     try:
@@ -149,7 +149,7 @@ def _told(study: Study, outcome: Outcome, folder: Path, *, report: bool) -> None
             raise
         report = False  # all trials failed, so that there are no cells yet
     if report:
-        from understudy.studies.report import write_report
+        from understudy.studies.report.report import write_report
 
         typer.echo(f"Report: {write_report(place.folder, place.study)}")
     for key, error in outcome.failed.items():

@@ -13,8 +13,8 @@ import typer
 from understudy.commands import places, text
 
 if TYPE_CHECKING:
-    from understudy.studies.roll_call import RollCall
-    from understudy.studies.store import Store, StoredCell
+    from understudy.studies.results.representation import RollCall
+    from understudy.studies.store.store import Store, StoredCell
 
 SHORTEST = 4  # digits of a key that are asked for
 SHOWN_KEY = 8  # digits of a key in a list
@@ -39,7 +39,7 @@ def show(
     understudy show quickstart
     understudy show 3f2a90c1
     """
-    from understudy.studies.store import Store
+    from understudy.studies.store.store import Store
 
     key = None if run is None else _key(run, folder)
     if key is None:
@@ -55,8 +55,8 @@ def show(
 
 def _key(run: str, folder: Path) -> str | None:
     """The key that begins with `run`; None where it is no key, but a study's name."""
-    from understudy.studies.schema import StoreError
-    from understudy.studies.store import Store
+    from understudy.studies.store.schema import StoreError
+    from understudy.studies.store.store import Store
 
     if len(run) < SHORTEST or set(run) - set("0123456789abcdef"):
         return None
@@ -143,7 +143,7 @@ def _last_metrics(store: Store, key: str) -> Mapping[str, float]:
 
 
 def _cell(store: Store, key: str) -> Iterator[str]:
-    from understudy.studies.roll_call import RollCall
+    from understudy.studies.results.representation import RollCall
 
     homes = {
         study.name: cell

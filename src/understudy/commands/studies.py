@@ -31,8 +31,8 @@ def studies(
 
 
 def _lines(scale: str | None) -> Iterator[str]:
-    from understudy.studies import builtins
-    from understudy.studies.estimates import estimate, readable
+    from understudy.studies.definition import builtins
+    from understudy.studies.definition.estimates import estimate, readable
 
     known = builtins.listed()
     column = max(len(study.name) for study in known) + 2

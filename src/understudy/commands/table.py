@@ -10,7 +10,7 @@ import typer
 from understudy.commands import places
 
 if TYPE_CHECKING:
-    from understudy.studies.statistics import Comparison
+    from understudy.studies.results.compare import Comparison
 
 
 ROUNDS_ARE_NO_SEEDS = (
@@ -79,10 +79,10 @@ def table(
 
 
 def _rounds(place: places.Place, metric: str, baseline: str | None, form: Form) -> None:
-    from understudy.studies import tables
-    from understudy.studies.frames import results
-    from understudy.studies.round_pairs import paired_by_rounds
-    from understudy.studies.sheets import sheet_of_frame
+    from understudy.studies.results import tables
+    from understudy.studies.results.frames import results
+    from understudy.studies.results.round_pairs import paired_by_rounds
+    from understudy.studies.results.text_table import sheet_of_frame
 
     frame = results(place.folder, level="round", study=place.study)
     found = paired_by_rounds(frame, metric, baseline)
@@ -107,10 +107,10 @@ def compared(
     by: list[str] | None = None,
 ) -> Comparison:
     """The comparison of a study; its own metric and baseline where none is given."""
-    from understudy.studies.frames import results
-    from understudy.studies.main_metric import main_metric
-    from understudy.studies.statistics import compare
-    from understudy.studies.store import Store
+    from understudy.studies.results.compare import compare
+    from understudy.studies.results.frames import results
+    from understudy.studies.results.main_metric import main_metric
+    from understudy.studies.store.store import Store
 
     frame = results(place.folder, study=place.study)
     if not (frame["status"] == "done").any():

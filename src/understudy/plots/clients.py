@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 from matplotlib.figure import Figure
 
+from understudy.core.types import Floats
 from understudy.plots.measures import measure
 from understudy.plots.series import half_width, labels_in, need, one_group
 from understudy.plots.style import (
@@ -26,7 +27,6 @@ from understudy.plots.style import (
     titled,
     wrapped,
 )
-from understudy.types import Floats
 
 ROW = 0.42  # inches of a strategy in a picture with one row each
 NARROWEST = 1.0  # percentage points: kernels are never narrower

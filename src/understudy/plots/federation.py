@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from understudy.core.types import Outcome
 from understudy.plots.style import legend_below, text
-from understudy.types import Outcome
 
 # The Okabe-Ito colours, which colour-blind people can tell apart; greys for those not at work.
 OUTCOME_COLOURS = {

@@ -10,6 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from understudy.core.types import Floats
 from understudy.plots.measures import measure
 from understudy.plots.series import half_width, labels_in, need, one_group
 from understudy.plots.style import (
@@ -24,7 +25,6 @@ from understudy.plots.style import (
     titled,
     wrapped,
 )
-from understudy.types import Floats
 
 ROW = 0.36  # inches of a strategy
 DODGE = 0.5  # share of the room between two levels over which strategies are spread

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from understudy.studies.measures import Measure
-from understudy.studies.measures import measure as as_in_tables
+from understudy.measures import Measure
+from understudy.measures import measure as as_in_tables
 
 WORDS = {
     "accuracy_best": "best test accuracy",

@@ -13,9 +13,9 @@ from matplotlib.ticker import FuncFormatter
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
+from understudy.core.types import Floats, Ints
 from understudy.plots.federation import COUNT_COLOURS
 from understudy.plots.style import GREY, text, tick_rounds, titled
-from understudy.types import Floats, Ints
 
 CLUSTER_COLOUR = "#D55E00"
 UNKNOWN = "#E3E6EA"

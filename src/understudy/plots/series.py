@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from understudy.types import Floats
+from understudy.core.types import Floats
 
 FEWEST_SEEDS = 3  # an interval of fewer says nothing
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from understudy.simulation.data import Federation
-from understudy.simulation.dataset import Dataset, federate
-from understudy.simulation.digits import clustered_digits, digits
-from understudy.simulation.evaluation import evaluate
-from understudy.simulation.models import build
-from understudy.simulation.partitions import (
+from understudy.simulation.data.dataset import Dataset, federate
+from understudy.simulation.data.digits import clustered_digits, digits
+from understudy.simulation.data.federation import Federation
+from understudy.simulation.data.models import build
+from understudy.simulation.data.partitions import (
     SHARD_LEVELS,
     Partition,
     classes_per_client,
@@ -22,13 +21,14 @@ from understudy.simulation.partitions import (
     iid,
     shards,
 )
-from understudy.simulation.plan import batch_plan
-from understudy.simulation.sources import cifar10, fashion_mnist, mnist, svhn
-from understudy.simulation.synthetic import synthetic
-from understudy.simulation.training import LocalTrainer
+from understudy.simulation.data.sources import cifar10, fashion_mnist, mnist, svhn
+from understudy.simulation.data.synthetic import synthetic
+from understudy.simulation.training.batches import batch_plan
+from understudy.simulation.training.evaluation import evaluate
+from understudy.simulation.training.trainer import LocalTrainer
 
 if TYPE_CHECKING:
-    from understudy.simulation.engine import Run, simulate
+    from understudy.simulation.run import Run, simulate
 
 __all__ = [
     "SHARD_LEVELS",
@@ -60,7 +60,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in ("Run", "simulate"):
-        from understudy.simulation import engine
+        from understudy.simulation import run as engine
 
         return getattr(engine, name)
     raise AttributeError(f"module 'understudy.simulation' has no attribute {name!r}")

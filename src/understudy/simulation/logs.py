@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from understudy.types import Reason, Refusal, RoundLog
+from understudy.core.types import Reason, Refusal, RoundLog
 
 
 class LogFile:

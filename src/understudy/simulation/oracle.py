@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from understudy.gram import distances
-from understudy.strategy import Filled
-from understudy.types import Floats, Ints
+from understudy.core.types import Floats, Ints
+from understudy.graph.gram import distances
+from understudy.server.strategy import Filled
 
 
 def compare(

@@ -6,14 +6,14 @@ from importlib import import_module
 from typing import Any
 
 _LATER = {  # loaded when asked for: a command that only lists things need not load the simulator
-    "Study": "understudy.studies.study",
-    "StudyError": "understudy.studies.errors",
-    "built_in": "understudy.studies.builtins",
-    "cell_module": "understudy.studies.trained",
-    "compare": "understudy.studies.statistics",
-    "results": "understudy.studies.frames",
-    "run_study": "understudy.studies.runner",
-    "write_report": "understudy.studies.report",
+    "Study": "understudy.studies.definition.study",
+    "StudyError": "understudy.studies.definition.errors",
+    "built_in": "understudy.studies.definition.builtins",
+    "cell_module": "understudy.studies.store.model_files",
+    "compare": "understudy.studies.results.compare",
+    "results": "understudy.studies.results.frames",
+    "run_study": "understudy.studies.execution.runner",
+    "write_report": "understudy.studies.report.report",
 }
 __all__ = sorted(_LATER)
 

@@ -8,18 +8,18 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from torch import nn
 
-from understudy import checks
-from understudy.availability.dropout import FixedDropout, FixedDropoutState
-from understudy.availability.skewed import (
+from understudy.core import checks
+from understudy.core.types import Bools, Floats, Ints, Population, RoundEnd, RoundStart, Setup
+from understudy.parts.availability.dropout import FixedDropout, FixedDropoutState
+from understudy.parts.availability.skewed import (
     ROUNDS_PER_DAY,
     SkewedState,
     draw_somebody,
     lognormal_chances,
     repeated_rates,
 )
-from understudy.simulation.data import Federation
-from understudy.simulation.synthetic import synthetic
-from understudy.types import Bools, Floats, Ints, Population, RoundEnd, RoundStart, Setup
+from understudy.simulation.data.federation import Federation
+from understudy.simulation.data.synthetic import synthetic
 
 
 def fdms_cnn_320() -> nn.Module:

@@ -1,0 +1,127 @@
+"""What this machine has, and how to get the rest."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import psutil
+
+GIGABYTE = 1e9
+LIBRARIES = ("torch", "numpy", "scipy", "pandas", "matplotlib")
+# package → (what it is for, how to get it)
+EXTRAS = {
+    "ray": ("runs on a cluster", "pip install 'understudy-fl[ray]'"),
+    "pyarrow": ("Parquet files", "pip install 'understudy-fl[parquet]'"),
+    "flwr": ("Flower, for live federations", "pip install flwr"),
+}
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+BROWSER_PURPOSE = "tests of the report open it there"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the examination."""
+
+    about: str
+    name: str
+    found: bool
+    words: str
+
+
+def examine(folder: str | Path = "runs") -> list[Finding]:
+    """Everything that a study may need, in the order of the printed page.
+
+    Parameters
+    ----------
+    folder : path
+        Where runs would go: the disk that is looked at.
+    """
+    return [*_versions(), *_machine(Path(folder)), *_data_sets(), *_extras()]
+
+
+def page(findings: list[Finding], width: int = 80) -> Iterator[str]:
+    """The examination as lines of text."""
+    column = max(len(finding.name) for finding in findings) + 4
+    about = ""
+    for finding in findings:
+        if finding.about != about:
+            if about:
+                yield ""
+            yield finding.about
+            about = finding.about
+        yield from textwrap.wrap(
+            finding.words,
+            width,
+            initial_indent=f"  {finding.name}".ljust(column),
+            subsequent_indent=" " * column,
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+
+
+def _versions() -> Iterator[Finding]:
+    from understudy._version import __version__
+
+    yield Finding("versions", "understudy", True, __version__)
+    yield Finding("versions", "python", True, platform.python_version())
+    for name in LIBRARIES:
+        yield Finding("versions", name, True, version(name))
+
+
+def _machine(folder: Path) -> Iterator[Finding]:
+    import torch
+
+    memory = psutil.virtual_memory()
+    free, total = memory.available / GIGABYTE, memory.total / GIGABYTE
+    yield Finding("machine", "cores", True, str(_n_cores()))
+    yield Finding("machine", "memory", True, f"{free:.1f} GB free of {total:.1f} GB")
+    devices = ["cpu"]
+    devices += [f"cuda:{i}" for i in range(torch.cuda.device_count())]
+    devices += ["mps"] if torch.backends.mps.is_available() else []
+    yield Finding("machine", "devices", True, ", ".join(devices))
+    existing = next(
+        place for place in (folder.absolute(), *folder.absolute().parents) if place.exists()
+    )
+    disk = shutil.disk_usage(existing).free / GIGABYTE
+    yield Finding("machine", "disk", True, f"{disk:.0f} GB free for {folder}")
+
+
+def _n_cores() -> int:
+    """Cores that this process may use, which may be fewer than there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _data_sets() -> Iterator[Finding]:
+    from understudy.simulation.data.sources import DATASETS, FILES, MissingData, located
+
+    for name in DATASETS:
+        if name not in FILES:
+            words = "drawn" if name == "synthetic" else "part of the package"
+            yield Finding("data sets", name, True, words)
+            continue
+        try:
+            yield Finding("data sets", name, True, str(located(name)[0].parent))
+        except MissingData as error:
+            yield Finding("data sets", name, False, str(error).removeprefix(f"{name}: "))
+
+
+def _extras() -> Iterator[Finding]:
+    for name, (purpose, how) in EXTRAS.items():
+        try:
+            yield Finding("extras", name, True, f"{version(name)} ({purpose})")
+        except PackageNotFoundError:
+            yield Finding("extras", name, False, f"not installed: {how} ({purpose})")
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    words = f"not installed: with the system's tools ({BROWSER_PURPOSE})"
+    if browser is not None:
+        words = f"{browser} ({BROWSER_PURPOSE})"
+    yield Finding("extras", "chromium", browser is not None, words)

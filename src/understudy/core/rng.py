@@ -1,0 +1,54 @@
+"""Randomness with an address.
+
+No generator is stored anywhere: whoever draws names the run's seed, its own role, the round and
+the client, and gets the same numbers whatever else was drawn before. Two strategies with the same
+seed therefore face the same attendance and the same batches, and a resumed run needs no saved
+generator.
+"""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+import numpy as np
+import torch
+
+from understudy.core import checks
+
+
+def _sequence(seed: int, role: str, t: int, client: int) -> np.random.SeedSequence:
+    checks.integer("seed", seed, low=0)
+    checks.integer("t", t, low=0)
+    checks.integer("client", client, low=-1)
+    # entropy words must not be negative: "no client" (-1) becomes 0
+    words = [int(seed), crc32(role.encode()), int(t), int(client) + 1]
+    if max(words) >= 2**32:
+        return np.random.SeedSequence(words)  # it cuts a long one into several of 32 bits
+    return np.random.SeedSequence(np.array(words, dtype=np.uint32))  # the same, and quicker
+
+
+def generator(seed: int, role: str, t: int = 0, client: int = -1) -> np.random.Generator:
+    """The generator that lives at an address.
+
+    Parameters
+    ----------
+    seed : int
+        The run's seed, >= 0.
+    role : str
+        Who draws, such as ``"sampler"`` or ``"batches"``; what `init` draws has a role of its own.
+    t : int
+        The round, >= 0.
+    client : int
+        The client, or -1 where the draw belongs to none.
+    """
+    return np.random.Generator(np.random.PCG64(_sequence(seed, role, t, client)))
+
+
+def torch_seed(seed: int, role: str, t: int = 0, client: int = -1) -> int:
+    """A seed for torch at the same kind of address (dropout layers, initial weights)."""
+    return int(_sequence(seed, role, t, client).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def torch_generator(seed: int, role: str, t: int = 0, client: int = -1) -> torch.Generator:
+    """A torch generator at an address."""
+    return torch.Generator().manual_seed(torch_seed(seed, role, t, client))

@@ -1,0 +1,226 @@
+"""RowStore: one remembered row per client, in memory or in a file, safe against a kill.
+
+Rows live in slots; `slot` says which client's row is where. A slot that the last commit points to
+is never written: a new row of that client goes to the lowest free slot, and the old slot is free
+again once the next commit no longer needs it. A row written since the commit is overwritten in
+place. So the file always holds the last committed round whole, and never more is written than
+the rows that changed.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import warnings
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from understudy.core.types import Block, Ints
+from understudy.memory.tensor_stream import raw_bytes
+
+ALIGNMENT = 64  # bytes: results of vectorised kernels may depend on how a row is aligned
+
+
+def stride_bytes(width: int, dtype: torch.dtype) -> int:
+    """Distance between two slots: the row's bytes, rounded up to the alignment."""
+    return -(-max(1, width) * dtype.itemsize // ALIGNMENT) * ALIGNMENT
+
+
+def spare_slots(n_rows: int) -> int:
+    """Slots beyond one per client: how many rows may change between two commits."""
+    return min(n_rows, max(16, n_rows // 4))
+
+
+class RowStore:
+    """At most one row of `width` numbers for each of `n_rows` clients.
+
+    Parameters
+    ----------
+    n_rows, width : int
+        N clients, numbers a row.
+    dtype, device : torch
+        Of the rows. A file's rows are always on the CPU.
+    path : Path, optional
+        A file, mapped for reading and written with pwrite (so that a full disk is an error and
+        not a signal). Without it the rows live in anonymous memory.
+    """
+
+    def __init__(
+        self,
+        n_rows: int,
+        width: int,
+        dtype: torch.dtype,
+        device: torch.device | str = "cpu",
+        path: Path | None = None,
+    ) -> None:
+        self.width, self.dtype, self.path = width, dtype, path
+        self.device = torch.device("cpu" if path is not None else device)
+        self.slot: Ints = np.full(n_rows, -1, dtype=np.int64)
+        self._stride = stride_bytes(width, dtype)
+        self._capacity = 0
+        self._owner: Ints = np.zeros(0, dtype=np.int64)  # (capacity,) client of a slot, -1 free
+        self._kept = np.zeros(0, dtype=np.bool_)  # (capacity,) the last commit points to it
+        self._free: list[int] = []  # heap: neither owned nor kept
+        self._written = 0  # slots taken since the last commit
+        self._dirty = False
+        self._data: torch.Tensor  # (capacity, width)
+        self._fd = -1
+        if path is not None:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._extend(n_rows + (spare_slots(n_rows) if path is not None else 0))
+
+    # -- reading -------------------------------------------------------------------------------
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.slot)
+
+    @property
+    def known(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """(N,) whose row is there."""
+        return self.slot >= 0
+
+    def get(self, client: int) -> torch.Tensor:
+        """A client's row, borrowed until it is written again; zeros where there is none."""
+        slot = int(self.slot[client])
+        if slot < 0:
+            return torch.zeros(self.width, dtype=self.dtype, device=self.device)
+        return self._data[slot]
+
+    def gather(self, clients: Ints) -> torch.Tensor:
+        """(len(clients), width): a copy of their rows, zeros where there is none."""
+        slots = torch.from_numpy(self.slot[clients])
+        rows = self._data[slots.clamp(min=0).to(self.device)]
+        rows[(slots < 0).to(self.device)] = 0
+        return rows
+
+    def block(self) -> Block:
+        """All slots as one block: the row of client i is number `slot[i]`."""
+        return Block(owner=self._owner.copy(), data=self._data)
+
+    # -- writing -------------------------------------------------------------------------------
+
+    def put(self, client: int, row: torch.Tensor) -> None:
+        """Remember a row for a client, in place of the one before."""
+        if row.shape != (self.width,):
+            raise ValueError(f"row: expected shape ({self.width},), got {tuple(row.shape)}")
+        before = int(self.slot[client])
+        if before >= 0 and not self._kept[before]:
+            self._write(before, row)
+            return
+        if not self._free:
+            self._extend(self._capacity + max(1, spare_slots(self.n_rows)))
+        slot = self._free[0]
+        self._write(slot, row)  # a full disk raises here, and nothing has changed
+        heapq.heappop(self._free)
+        self._written += 1
+        if before >= 0:
+            self._owner[before] = -1  # kept until the next commit, then free
+        self.slot[client], self._owner[slot] = slot, client
+
+    def scatter(self, clients: Ints, rows: torch.Tensor) -> None:
+        """Remember several rows."""
+        for client, row in zip(clients, rows, strict=True):
+            self.put(int(client), row)
+
+    def drop(self, client: int) -> None:
+        """Forget a client's row."""
+        slot = int(self.slot[client])
+        if slot >= 0:
+            self.slot[client], self._owner[slot] = -1, -1
+            if not self._kept[slot]:
+                heapq.heappush(self._free, slot)
+
+    def grow(self, n_rows: int) -> None:
+        """Make room for more clients; rows stay where they are."""
+        self.slot = np.concatenate([self.slot, np.full(n_rows - self.n_rows, -1, dtype=np.int64)])
+
+    # -- commits -------------------------------------------------------------------------------
+
+    @property
+    def crowded(self) -> bool:
+        """Whether a commit would now be good: the spare slots have run out."""
+        return self.path is not None and self._written >= spare_slots(self.n_rows)
+
+    def flush(self) -> None:
+        """Force the rows to the disk: what a commit does before it points to them."""
+        if self.path is not None and self._dirty:
+            os.fsync(self._fd)
+            self._dirty = False
+
+    def committed(self) -> None:
+        """The current slots are now what the last commit points to; others are free again."""
+        if self.path is None:
+            return
+        released = self._kept & (self._owner < 0)
+        self._kept = self._owner >= 0
+        for slot in np.flatnonzero(released):
+            heapq.heappush(self._free, int(slot))
+        self._written = 0
+
+    def restore(self, slot: Ints) -> None:
+        """Take up a commit: `slot` is the (N,) array that it holds, the rows are in the file."""
+        assert self.path is not None and len(slot) == self.n_rows
+        self._extend(int(slot.max(initial=-1)) + 1)
+        self.slot = np.array(slot, dtype=np.int64)
+        clients = np.flatnonzero(self.slot >= 0)
+        self._owner[self.slot[clients]] = clients
+        self._kept = self._owner >= 0
+        self._free = [int(s) for s in np.flatnonzero(~self._kept)]  # sorted: a heap
+
+    def bytes(self) -> int:
+        """What all slots take, in memory or on disk."""
+        return self._capacity * self._stride
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __del__(self) -> None:
+        if getattr(self, "_fd", -1) >= 0:
+            self.close()
+
+    # -- slots ---------------------------------------------------------------------------------
+
+    def _extend(self, capacity: int) -> None:
+        old, capacity = self._capacity, max(capacity, self._capacity)
+        size, added = capacity * self._stride, capacity - old
+        if self.path is not None:
+            if os.fstat(self._fd).st_size < size:
+                os.ftruncate(self._fd, size)  # a hole: takes no disk until written
+            raw = _read_only_map(self.path, size)
+        else:
+            raw = torch.empty(size, dtype=torch.uint8, device=self.device)
+        rows = raw.view(capacity, self._stride).view(self.dtype)[:, : self.width]
+        if self.path is None and old:
+            rows[:old] = self._data
+        # from here on nothing can fail
+        self._data, self._capacity = rows, capacity
+        self._owner = np.concatenate([self._owner, np.full(added, -1, dtype=np.int64)])
+        self._kept = np.concatenate([self._kept, np.zeros(added, dtype=np.bool_)])
+        for slot in range(old, capacity):
+            heapq.heappush(self._free, slot)
+
+    def _write(self, slot: int, row: torch.Tensor) -> None:
+        if self.path is None:
+            self._data[slot].copy_(row)
+            return
+        data = raw_bytes(row.to(self.dtype))
+        offset = slot * self._stride
+        while data:
+            done = os.pwrite(self._fd, data, offset)
+            data, offset = data[done:], offset + done
+        self._dirty = True
+
+
+def _read_only_map(path: Path, size: int) -> torch.Tensor:
+    if size == 0:
+        return torch.empty(0, dtype=torch.uint8)
+    mapped = np.memmap(path, dtype=np.uint8, mode="r", shape=(size,))
+    with warnings.catch_warnings():
+        # torch warns that writing to it is undefined: nobody does, rows are written with pwrite
+        warnings.simplefilter("ignore")
+        return torch.from_numpy(mapped)

@@ -1,0 +1,80 @@
+"""A run's folder: who may write to it, and which files are in it."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from understudy.core.types import Population
+from understudy.memory.tensor_stream import CheckpointError
+
+STATE = "state.safetensors"
+# what may be swept: never a file that somebody else put into the folder
+OURS = re.compile(
+    r"(sampler|compensator|server|local|guard)-\d+\.rows"
+    r"|population-\d+\.safetensors(\.new)?|state\.safetensors\.new"
+)
+
+
+class FolderInUse(Exception):
+    """Another process (or another state of this one) is writing to the folder."""
+
+
+class Home:
+    """A run's folder and the right to write to it. The lock dies with its process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = FileLock(folder / "lock")
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout:
+            writer = folder / "writer"
+            who = writer.read_text() if writer.exists() else "another process"
+            raise FolderInUse(f"{folder}: already being written by {who}") from None
+        (folder / "writer").write_text(f"pid {os.getpid()} on {socket.gethostname()}")
+        self.population_file = ""
+        self.population: Population | None = None  # the one that population_file holds
+        self.last_commit = time.monotonic()
+
+    @classmethod
+    def create(cls, folder: Path) -> Home:
+        """For a new run: a folder that holds one already is refused."""
+        home = cls(folder)
+        if (folder / STATE).exists():
+            home.close()
+            raise CheckpointError(
+                f"{folder}: holds a run already; go on with it by resume(), or name another folder"
+            )
+        home.sweep(keep=set())  # what a run that died before its first commit left
+        return home
+
+    def new_rows(self, role: str) -> Path:
+        """A name for a new row file."""
+        return self._unused(role, "rows")
+
+    def _unused(self, stem: str, suffix: str) -> Path:
+        number = 0
+        while (path := self.folder / f"{stem}-{number}.{suffix}").exists():
+            number += 1
+        path.touch()
+        return path
+
+    def new_population(self) -> Path:
+        """A name for a new population file."""
+        return self._unused("population", "safetensors")
+
+    def sweep(self, keep: set[str]) -> None:
+        """Remove row and population files that no commit points to."""
+        for path in self.folder.iterdir():
+            if OURS.fullmatch(path.name) and path.name not in keep:
+                path.unlink()
+
+    def close(self) -> None:
+        self._lock.release(force=True)

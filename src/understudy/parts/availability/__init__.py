@@ -1,0 +1,35 @@
+"""Who can be reached: parts that draw a round's attendance."""
+
+from understudy.parts.availability.always import Always
+from understudy.parts.availability.bernoulli import Bernoulli, LabelBernoulli
+from understudy.parts.availability.dropout import FixedDropout
+from understudy.parts.availability.markov import Markov
+from understudy.parts.availability.periodic import Cyclic, Diurnal
+from understudy.parts.availability.scripted import LastRoundsAway
+from understudy.parts.availability.skewed import (
+    LessDataFirst,
+    LogNormal,
+    MoreDataFirst,
+    SinLogNormal,
+    YCycle,
+    YMaxFirst,
+)
+from understudy.parts.availability.trace import Trace
+
+__all__ = [
+    "Always",
+    "Bernoulli",
+    "Cyclic",
+    "Diurnal",
+    "FixedDropout",
+    "LabelBernoulli",
+    "LastRoundsAway",
+    "LessDataFirst",
+    "LogNormal",
+    "Markov",
+    "MoreDataFirst",
+    "SinLogNormal",
+    "Trace",
+    "YCycle",
+    "YMaxFirst",
+]

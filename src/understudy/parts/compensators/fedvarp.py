@@ -1,0 +1,47 @@
+"""Variance reduction with remembered updates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from understudy.core.types import Contributions, RoundEnd, Setup
+from understudy.parts.compensators.memory import Memory
+
+
+@dataclass(frozen=True)
+class FedVARP:
+    """FedVARP: ``(1/N) Σ_j y_j + (1/|A|) Σ_{i∈A} (Δ_i − y_i)``, then y_i ← Δ_i.
+
+    y_j is the last update of client j, zero before its first. The first sum spans everyone
+    remembered; by examples, the means are weighted.
+
+    References
+    ----------
+    Jhunjhunwala et al., FedVARP: Tackling the Variance Due to Partial Client Participation in
+    Federated Learning, 2022 (algorithm 1).
+    """
+
+    signed = True
+    normalised = True
+
+    def init(self, setup: Setup) -> Memory:
+        return Memory.empty(setup)
+
+    def fill(self, state: Memory, end: RoundEnd) -> Contributions:
+        came = end.came
+        fresh = end.q[came] / end.q[came].sum()
+        coef = end.base / end.base.sum()
+        coef[came] -= fresh
+        remembered = np.flatnonzero(state.rows.known & end.active)
+        return Contributions.of(
+            (came, end.fresh(), np.arange(len(came)), fresh),
+            (remembered, state.rows.block(), state.rows.slot[remembered], coef[remembered]),
+        )
+
+    def learn(self, state: Memory, end: RoundEnd, step: torch.Tensor | None) -> Mapping[str, float]:
+        state.store(end)
+        return {}

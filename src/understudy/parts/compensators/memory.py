@@ -1,0 +1,63 @@
+"""What memories share: the last update of each client, and the local step it was made with.
+
+MIFA and FedAR sum over everyone they remember, wanted this round or not, and rescale a remembered
+update to the current local step, by η_t/η_s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from understudy.core.types import Contributions, Floats, Ints, RoundEnd, Setup
+from understudy.memory.rows import RowStore
+
+
+@dataclass
+class Memory:
+    """The last update of each client seen, the round it started from, and its local step."""
+
+    rows: RowStore
+    last_seen: Ints  # (N,) start round, -1 never
+    made_with: Floats  # (N,) η_s
+
+    @classmethod
+    def empty(cls, setup: Setup) -> Memory:
+        n = setup.population.n_clients
+        return cls(setup.rows(), np.full(n, -1, dtype=np.int64), np.ones(n))
+
+    def store(self, end: RoundEnd) -> None:
+        """Take in the round: a late update where it is newer than what is known, then the fresh."""
+        if len(end.late):
+            assert end.late.start_round is not None
+            for (client, delta), start in zip(end.late, end.late.start_round, strict=True):
+                if start > self.last_seen[client]:
+                    self._keep(client, delta, int(start), end)
+        for client, delta in end.arrivals:
+            self._keep(client, delta, end.t, end)
+
+    def _keep(self, client: int, delta: torch.Tensor, start: int, end: RoundEnd) -> None:
+        self.rows.put(client, delta)
+        self.last_seen[client] = start
+        self.made_with[client] = end.lr(start)
+
+    def sum(self, end: RoundEnd, coef: Floats) -> Contributions:
+        """Σ coef_i × (this round's update of i if it came, else the remembered one).
+
+        coef (N,) is per unit of the update at the current step; clients with 0 are left out.
+        """
+        came = end.came
+        others = np.setdiff1d(np.flatnonzero(self.rows.known & (coef != 0)), came)
+        rescaled = coef[others] * end.lr(end.t) / self.made_with[others]
+        return Contributions.of(
+            (came, end.fresh(), np.arange(len(came)), coef[came]),
+            (others, self.rows.block(), self.rows.slot[others], rescaled),
+        )
+
+    def seen(self, end: RoundEnd) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """(N,) active clients seen at least once, counting this round."""
+        seen = self.rows.known.copy()
+        seen[end.came] = True
+        return seen & end.active

@@ -1,0 +1,71 @@
+"""The absent are represented by what they sent last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from understudy.core import checks
+from understudy.core.types import Block, Contributions, Part, RoundEnd, Setup
+from understudy.parts.compensators.memory import Memory
+
+
+@dataclass(frozen=True)
+class Stale:
+    """FL-FDMS's benchmark: an absent client's last update (or model) stands in for its next.
+
+    A client never seen contributes zero.
+
+    Parameters
+    ----------
+    kind : {"update", "model"}
+        The paper's words say the last update. The authors' code averages last *models*: the
+        stand-in is then x_k − w, from the current model w to the client's last local model x_k.
+
+    Notes
+    -----
+    An old update is used as it was: the paper does not rescale it to the current step. A late
+    model is dropped, since it is a step from a model that is gone; a late update is kept with
+    the round it started from.
+    """
+
+    kind: str = "update"
+
+    def __post_init__(self) -> None:
+        checks.choice("kind", self.kind, ("update", "model"))
+
+    @property
+    def signed(self) -> bool:
+        return self.kind == "model"  # the current model is subtracted
+
+    @property
+    def normalised(self) -> bool:
+        return self.kind == "update"
+
+    def init(self, setup: Setup) -> Memory:
+        return Memory.empty(setup)
+
+    def fill(self, state: Memory, end: RoundEnd) -> Contributions:
+        share = end.q / end.q[end.cohort.wanted].sum()
+        came = end.came
+        remembered = end.absent[state.rows.known[end.absent]]
+        parts: list[Part] = [
+            (came, end.fresh(), np.arange(len(came)), share[came]),
+            (remembered, state.rows.block(), state.rows.slot[remembered], share[remembered]),
+        ]
+        if self.kind == "model":
+            current = Block(owner=np.array([-1]), data=end.params[None])
+            parts.append((remembered, current, 0, -share[remembered]))
+        return Contributions.of(*parts)
+
+    def learn(self, state: Memory, end: RoundEnd, step: torch.Tensor | None) -> Mapping[str, float]:
+        if self.kind == "update":
+            state.store(end)
+            return {}
+        for client, delta in end.arrivals:
+            state.rows.put(client, end.params + delta)
+            state.last_seen[client] = end.t
+        return {}

@@ -1,0 +1,170 @@
+"""How clients train, as data: the simulator applies it, a live adapter sends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+
+from understudy.core import checks
+from understudy.core.roles import LocalRule, Schedule
+from understudy.core.types import Ints, RoundEnd, Setup
+from understudy.memory.rows import RowStore
+from understudy.parts.schedules import constant
+
+if TYPE_CHECKING:
+    from understudy.server.strategy import Strategy
+
+
+@dataclass(frozen=True)
+class Plain:
+    """Plain stochastic gradient descent."""
+
+    mu = 0.0
+    needs_steps = False
+
+    def init(self, setup: Setup) -> None:
+        return None
+
+    def correction(self, state: None, ids: Ints) -> None:
+        return None
+
+    def learn(self, state: None, end: RoundEnd) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class Proximal:
+    """FedProx: each gradient gets μ (w − w_start), which holds the client near the global model.
+
+    Parameters
+    ----------
+    mu : float
+        μ ≥ 0; FedGS's comparison uses 0.01, FL-FDMS's 0.2.
+    """
+
+    mu: float = 0.01
+    needs_steps = False
+
+    def __post_init__(self) -> None:
+        checks.number("mu", self.mu, low=0)
+
+    def init(self, setup: Setup) -> None:
+        return None
+
+    def correction(self, state: None, ids: Ints) -> None:
+        return None
+
+    def learn(self, state: None, end: RoundEnd) -> None:
+        return None
+
+
+@dataclass
+class ScaffoldState:
+    common: torch.Tensor  # (d,) c
+    own: RowStore  # c_i, zero where there is no row
+
+
+@dataclass(frozen=True)
+class Scaffold:
+    """SCAFFOLD, option II, zero initial variates, all kept by the server.
+
+    A client adds c − c_i to each gradient and sends back Δ_i and its number of steps K_i; then
+    c_i ← c_i − c − Δ_i / (K_i η) and c ← c + (1/N) Σ Δc_i. Nothing else travels.
+
+    Notes
+    -----
+    A late update is dropped: the variates it would need are gone. Momentum is refused, because
+    Δ_i / (K_i η) is the mean gradient of plain steps only. Buffers have no variate.
+
+    References
+    ----------
+    Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, 2020.
+    """
+
+    mu = 0.0
+    needs_steps = True
+
+    def check(self, strategy: Strategy) -> None:
+        if strategy.local.momentum > 0:
+            raise ValueError(
+                "local.momentum: expected 0 with Scaffold, whose variates are the mean gradient "
+                f"of plain steps, got {strategy.local.momentum!r}"
+            )
+
+    def init(self, setup: Setup) -> ScaffoldState:
+        return ScaffoldState(common=torch.zeros_like(setup.params), own=setup.rows())
+
+    def correction(self, state: ScaffoldState, ids: Ints) -> Callable[[int], torch.Tensor]:
+        return lambda client: state.common - state.own.get(client)
+
+    def learn(self, state: ScaffoldState, end: RoundEnd) -> None:
+        if not len(end.arrivals):
+            return
+        assert end.arrivals.n_steps is not None  # refused before it comes here
+        eta, n_active = end.lr(end.t), int(end.active.sum())
+        change = torch.zeros_like(state.common)
+        for (client, delta), n_steps in zip(end.arrivals, end.arrivals.n_steps, strict=True):
+            before = state.own.get(client)
+            after = before - state.common - delta / (float(n_steps) * eta)
+            after[end.n_parameters :] = 0
+            change += after - before  # first: `before` is borrowed from the row that is written
+            state.own.put(client, after)
+        state.common += change / n_active
+
+
+@dataclass(frozen=True)
+class Local:
+    """How a client trains in one round.
+
+    Parameters
+    ----------
+    lr : float
+        Local step η_L.
+    schedule : function of the round
+        Factor on `lr` in round t = 0, 1, …
+    epochs : int
+        Passes over the client's data; not used when `steps` is given.
+    steps : int, optional
+        Number of batches instead of epochs.
+    batch_size : int
+        Examples a batch (in round 0).
+    batch_growth : float
+        B_t = batch_size · (1 + batch_growth · t): 1 gives FL-FDMS's growing batch.
+    momentum, weight_decay : float
+        As in torch's SGD.
+    rule : LocalRule
+        `Plain`, `Proximal` or `Scaffold`.
+    """
+
+    lr: float = 0.1
+    schedule: Schedule = constant
+    epochs: int = 1
+    steps: int | None = None
+    batch_size: int = 32
+    batch_growth: float = 0
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    rule: LocalRule = field(default_factory=Plain)
+
+    def __post_init__(self) -> None:
+        checks.number("lr", self.lr, low=0, low_open=True)
+        checks.function("schedule", self.schedule)
+        checks.integer("epochs", self.epochs, low=1)
+        if self.steps is not None:
+            checks.integer("steps", self.steps, low=1)
+        checks.integer("batch_size", self.batch_size, low=1)
+        checks.number("batch_growth", self.batch_growth, low=0)
+        checks.number("momentum", self.momentum, low=0, high=1, high_open=True)
+        checks.number("weight_decay", self.weight_decay, low=0)
+        checks.part("rule", self.rule, "init", "correction", "learn")
+
+    def lr_at(self, t: int) -> float:
+        """η_t, the local step of round `t`."""
+        return float(self.lr * self.schedule(t))
+
+    def batch_size_at(self, t: int) -> int:
+        """B_t, the batch size of round `t`."""
+        return max(1, round(self.batch_size * (1 + self.batch_growth * t)))

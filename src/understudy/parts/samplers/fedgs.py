@@ -1,0 +1,166 @@
+"""FedGS: pick clients that are far apart in their data and were not picked too often."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from understudy.core import checks
+from understudy.core.types import Floats, Ints, Population, RoundEnd, RoundStart, Setup
+from understudy.graph.dependency_graph import (
+    MAX_CLIENTS,
+    cosine_similarity,
+    graph_distances,
+    update_similarity,
+)
+from understudy.graph.dispersion import pick_dispersed
+from understudy.memory.rows import RowStore
+from understudy.parts.samplers.uniform import check_m, count_of
+
+SOURCES = ("auto", "similarity", "features", "labels", "updates")
+
+
+@dataclass
+class FedGSState:
+    counts: Floats  # (N,) v: how often each was picked
+    first: RowStore | None  # first update of each client, where the graph is made of these
+    _distance: Floats | None = None  # (N, N) H
+    _made_of: Floats | None = None  # what H was made of
+
+
+@dataclass(frozen=True)
+class FedGS:
+    """Graph-based sampling: maximise α·distance among the picked − imbalance of the counts.
+
+    Of the reachable, M are picked that maximise s'(cH − diag(z))s (eq. 16), where H holds the
+    shortest paths of the graph of clients (3DG), z_k = 2(v_k − v̄ − M/N) + 1, and v counts how
+    often each was picked, whether it then came or not.
+
+    Parameters
+    ----------
+    m : int, float or None
+        M, as in `Uniform`.
+    alpha : float
+        α ≥ 0, weight of the distance; 0 picks those least picked so far.
+    scale : {"pairs", "paper"}
+        What the distance is divided by: M(M−1), as in the authors' code (c = α(N−1)/(M(M−1))),
+        or N(N−1), as in eq. 13 (c = α/N). α_paper = α_code·N(N−1)/(M(M−1)).
+    edges : {"code", "paper"}
+        Form of the edge lengths, see `understudy.graph.dependency_graph.edge_lengths`.
+    graph : {"auto", "similarity", "features", "labels", "updates"}
+        What the graph is made of: the population's similarity matrix, the cosine of its features
+        or of its label histograms, or of the clients' first updates (eq. 11), which come in as
+        they are first seen. "auto" takes the first of these that the population has.
+    restarts : int
+        Starts of the search, where there are too many subsets to try all (5,000).
+
+    Notes
+    -----
+    The paper stops its solver after a wall-clock time τ_max. Here the work is counted, so that
+    the same seed picks the same clients on a busy machine. A pair of clients of which nothing is
+    known yet is as far apart as the mean of the others. Clients that join in round t start with a
+    count of tM/N: from 0 they would be picked again and again.
+
+    References
+    ----------
+    Wang et al., FedGS: Federated Graph-Based Sampling with Arbitrary Client Availability, 2023.
+    """
+
+    m: int | float | None = None
+    alpha: float = 1.0
+    scale: str = "pairs"
+    edges: str = "code"
+    graph: str = "auto"
+    restarts: int = 20
+
+    def __post_init__(self) -> None:
+        check_m("m", self.m)
+        checks.number("alpha", self.alpha, low=0)
+        checks.choice("scale", self.scale, ("pairs", "paper"))
+        checks.choice("edges", self.edges, ("code", "paper"))
+        checks.choice("graph", self.graph, SOURCES)
+        checks.integer("restarts", self.restarts, low=1)
+
+    def count(self, n_active: int) -> int:
+        return count_of(self.m, n_active)
+
+    def init(self, setup: Setup) -> FedGSState:
+        n = setup.population.n_clients
+        source = self._source(setup.population)
+        if self.alpha > 0 and n > MAX_CLIENTS:
+            raise ValueError(
+                f"FedGS: expected at most {MAX_CLIENTS} clients, whose shortest paths can be "
+                f"computed in reasonable time, got {n}; alpha=0 needs no graph"
+            )
+        counts = np.full(n, setup.t * self.count(n) / n)
+        by_updates = source == "updates" and self.alpha > 0
+        return FedGSState(counts, setup.rows(width=setup.n_parameters) if by_updates else None)
+
+    def _source(self, population: Population) -> str:
+        has = {"labels": population.label_counts, "updates": True}
+        has |= {"similarity": population.similarity, "features": population.features}
+        if self.graph == "auto":
+            return next(source for source in SOURCES[1:] if has[source] is not None)
+        if has[self.graph] is None:
+            field = "label_counts" if self.graph == "labels" else self.graph
+            raise ValueError(f"graph={self.graph!r}: needs Population({field}=...), got none")
+        return self.graph
+
+    def pick(self, state: FedGSState, start: RoundStart) -> tuple[Ints, Floats]:
+        n_active = int(start.active.sum())
+        reachable = np.flatnonzero(start.available)
+        m = min(self.count(n_active), len(reachable))
+        if m == 0:
+            return reachable, np.ones(0)
+        z = 2 * (state.counts - state.counts[start.active].mean() - m / n_active) + 1
+        if self.scale == "pairs":
+            coefficient = self.alpha * (n_active - 1) / (m * (m - 1)) if m > 1 else 0.0
+        else:
+            coefficient = self.alpha / n_active
+        distance = self._distances(state, start.population)
+        ids = pick_dispersed(distance, z, m, reachable, coefficient, start.rng, self.restarts)
+        return ids, np.ones(len(ids))
+
+    def _distances(self, state: FedGSState, population: Population) -> Floats:
+        """H, made anew only when something more is known than when it was made."""
+        if self.alpha == 0:
+            n = population.n_clients
+            return np.broadcast_to(np.float64(0), (n, n))  # never read
+        made_of = self._made_of(state, population)
+        same = state._made_of is not None and state._made_of.shape == made_of.shape
+        if not same or not np.array_equal(state._made_of, made_of, equal_nan=True):  # type: ignore[arg-type]
+            state._distance = graph_distances(self._similarity(state, population), self.edges)
+            state._made_of = made_of.copy()
+        assert state._distance is not None
+        return state._distance
+
+    def _made_of(self, state: FedGSState, population: Population) -> Floats:
+        if state.first is not None:
+            return state.first.known.astype(np.float64)  # a first update never changes
+        field = {"labels": "label_counts"}.get(source := self._source(population), source)
+        return np.asarray(getattr(population, field), dtype=np.float64)
+
+    def _similarity(self, state: FedGSState, population: Population) -> Floats:
+        source = self._source(population)
+        if state.first is not None:
+            n = population.n_clients
+            known = np.flatnonzero(state.first.known)
+            similarity = np.full((n, n), np.nan)
+            if len(known):
+                rows = [state.first.get(int(client)) for client in known]
+                similarity[np.ix_(known, known)] = update_similarity(rows)
+            np.fill_diagonal(similarity, 1.0)
+            return similarity
+        if source == "similarity":
+            return np.asarray(population.similarity)
+        described = population.features if source == "features" else population.label_counts
+        return cosine_similarity(np.asarray(described))
+
+    def learn(self, state: FedGSState, end: RoundEnd) -> None:
+        state.counts[end.cohort.wanted] += 1
+        if state.first is not None:
+            for arrivals in (end.late, end.arrivals):
+                for client, delta in arrivals:
+                    if not state.first.known[client]:
+                        state.first.put(client, delta[: end.n_parameters])

@@ -1,0 +1,30 @@
+"""Learning-rate schedules: ``schedule(t)`` is the factor on `lr` in round t = 0, 1, …"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from understudy.core import checks
+
+
+def constant(t: int) -> float:
+    """The same step in every round."""
+    return 1.0
+
+
+def inverse_time(t: int) -> float:
+    """1 / (t + 1), as in MIFA's experiments."""
+    return 1.0 / (t + 1)
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """``decay ** t``; FedGS multiplies its step by 0.998 in each round."""
+
+    decay: float = 0.998
+
+    def __post_init__(self) -> None:
+        checks.number("decay", self.decay, low=0, high=1, low_open=True)
+
+    def __call__(self, t: int) -> float:
+        return float(self.decay**t)

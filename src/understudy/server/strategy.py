@@ -1,0 +1,455 @@
+"""A strategy: the parts of a server put together, and the round they make.
+
+``select`` says who is wanted and asked; whoever trains, trains; ``apply`` takes what arrived,
+lets the compensator say which row speaks for which client, and takes the step.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from understudy.core import boundary, checks
+from understudy.core.describe import describe, differences
+from understudy.core.rng import generator
+from understudy.core.roles import Aggregator, Compensator, Guard, Sampler, Server, check_with
+from understudy.core.threads import one_blas_thread
+from understudy.core.types import (
+    Applied,
+    Arrivals,
+    Cohort,
+    Contributions,
+    Ints,
+    Population,
+    RoundEnd,
+    RoundStart,
+    Setup,
+)
+from understudy.memory.rows import RowStore
+from understudy.memory.run_folder import Home
+from understudy.parts.aggregators import Linear
+from understudy.parts.compensators.ignore import Ignore
+from understudy.parts.local import Local
+from understudy.parts.samplers.uniform import Everyone
+from understudy.parts.servers import Sgd
+from understudy.server import checkpoint
+from understudy.server.admission import Admitted, admit, outcomes
+from understudy.server.footprint import Footprint, measure, refuse_if_too_large
+from understudy.server.state import (
+    ServerState,
+    base_weights,
+    grow_part,
+    grown_facts,
+    learn_facts,
+    row_stores,
+    still_pending,
+)
+
+WEIGHTINGS = ("clients", "examples")
+
+
+@dataclass(frozen=True, eq=False)
+class Filled:
+    """A round between its two halves: rows are borrowed until `finish`."""
+
+    end: RoundEnd
+    contributions: Contributions
+    update: torch.Tensor | None  # (d,) what the aggregator made of them; None: no step
+    admitted: Admitted
+    notes: Mapping[str, float]
+    timings: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """All parts of a server. It holds hyper-parameters only: what changes is in a `ServerState`.
+
+    Parameters
+    ----------
+    sampler : Sampler
+        Who is wanted.
+    compensator : Compensator
+        What stands in for the wanted who did not come.
+    aggregator : Aggregator
+        From contributions to one update.
+    server : Server
+        The server's optimizer.
+    local : Local
+        How clients train.
+    guard : Guard, optional
+        What happens to arrivals first.
+    weighting : {"clients", "examples"}
+        Whether clients weigh alike (FL-FDMS, FedAR) or by their examples (FedGS).
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> from understudy import Arrivals, FDMS, Population, Strategy
+    >>> strategy = Strategy(compensator=FDMS())
+    >>> state = strategy.init(Population(3), torch.zeros(2), seed=0)
+    >>> cohort = strategy.select(state, np.array([True, True, False]))
+    >>> deltas = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    >>> applied = strategy.apply(state, cohort, Arrivals([0, 1], deltas, n_examples=[10, 10]))
+    >>> state.params
+    tensor([0.5000, 0.5000])
+    """
+
+    sampler: Sampler = field(default_factory=Everyone)
+    compensator: Compensator = field(default_factory=Ignore)
+    aggregator: Aggregator = field(default_factory=Linear)
+    server: Server = field(default_factory=Sgd)
+    local: Local = field(default_factory=Local)
+    guard: Guard | None = None
+    weighting: str = "clients"
+
+    def __post_init__(self) -> None:
+        checks.part("sampler", self.sampler, "init", "pick", "learn")
+        checks.part("compensator", self.compensator, "init", "fill", "learn")
+        checks.part("aggregator", self.aggregator, "aggregate")
+        checks.part("server", self.server, "init", "step")
+        if not isinstance(self.local, Local):
+            raise TypeError(f"local: expected a Local, got {self.local!r}")
+        if self.guard is not None:
+            checks.part("guard", self.guard, "init", "guard")
+        checks.choice("weighting", self.weighting, WEIGHTINGS)
+        parts = (self.sampler, self.compensator, self.aggregator, self.server, self.guard)
+        for part in (*parts, self.local.rule):
+            check_with(part, self)
+
+    # -- a run's beginning ---------------------------------------------------------------------
+
+    def footprint(
+        self, population: Population, n_params: int, *, dtype: torch.dtype = torch.float32
+    ) -> Footprint:
+        """Bytes of memory and disk that a run will need; nothing is allocated to find out."""
+        return measure(self, population, n_params, dtype)
+
+    def init(
+        self,
+        population: Population,
+        params: torch.Tensor,
+        *,
+        seed: int = 0,
+        n_parameters: int | None = None,
+        folder: str | Path | None = None,
+        extra: Any = None,
+        round_memory: float = inf,
+    ) -> ServerState:
+        """The state before round 0.
+
+        Parameters
+        ----------
+        population : Population
+            The clients, and what is known of them.
+        params : (d,) tensor
+            The flat model: parameters, then floating buffers. It is copied.
+        seed : int
+            Address of all that the parts draw.
+        n_parameters : int, optional
+            How many of the leading entries are parameters (default: all). Norms and similarities
+            look at these only.
+        folder : path, optional
+            Where the run is kept, so that it survives a crash: see `commit` and `resume`.
+        extra : dataclass, optional
+            What whoever runs the rounds wants to be committed with the state: arrays and numbers.
+        round_memory : float
+            Bytes that the updates of one round take in memory at most, where whoever runs the
+            rounds keeps more of them on the disk. Too little memory is refused here.
+        """
+        params = boundary.flat_params(params)
+        checks.integer("seed", seed, low=0)
+        n_parameters = len(params) if n_parameters is None else n_parameters
+        checks.integer("n_parameters", n_parameters, low=1, high=len(params))
+        need = measure(self, population, len(params), params.dtype, round_memory)
+        refuse_if_too_large(need, None if folder is None else Path(folder))
+        home = None if folder is None else Home.create(Path(folder))
+        state = self._fresh(population, params.detach().clone(), seed, n_parameters, home)
+        state.extra = extra
+        checkpoint.commit(state)
+        return state
+
+    def _fresh(
+        self,
+        population: Population,
+        params: torch.Tensor,
+        seed: int,
+        n_parameters: int,
+        home: Home | None,
+        rows_on: torch.device | str | None = None,
+    ) -> ServerState:
+        n = population.n_clients
+        states = self._init_parts(population, params, n_parameters, seed, 0, home, rows_on)
+        unknown = np.full(n, np.nan)
+        known = population.n_examples
+        counts = population.label_counts
+        return ServerState(
+            population=population,
+            params=params,
+            n_parameters=n_parameters,
+            seed=seed,
+            t=0,
+            active=np.ones(n, dtype=np.bool_),
+            n_examples=unknown if known is None else known.copy(),
+            label_counts=None if counts is None else counts.copy(),
+            pending=np.zeros((0, 2), dtype=np.int64),
+            **states,
+            made_by=self,
+            _home=home,
+        )
+
+    def _init_parts(
+        self,
+        population: Population,
+        params: torch.Tensor,
+        n_parameters: int,
+        seed: int,
+        t: int,
+        home: Home | None,
+        rows_on: torch.device | str | None = None,
+    ) -> dict[str, Any]:
+        """The parts' own states; on growing, for the larger population, at its round."""
+
+        def setup(role: str) -> Setup:
+            def rows(width: int | None = None, dtype: torch.dtype | None = None) -> RowStore:
+                return RowStore(
+                    population.n_clients,
+                    len(params) if width is None else width,
+                    params.dtype if dtype is None else dtype,
+                    params.device if rows_on is None else rows_on,
+                    None if home is None else home.new_rows(role),
+                )
+
+            rng = generator(seed, f"init/{role}", t)
+            return Setup(population, params, n_parameters, t, rng, rows)
+
+        return {
+            "sampler": self.sampler.init(setup("sampler")),
+            "compensator": self.compensator.init(setup("compensator")),
+            "server": self.server.init(setup("server")),
+            "local": self.local.rule.init(setup("local")),
+            "guard": None if self.guard is None else self.guard.init(setup("guard")),
+        }
+
+    # -- a round -------------------------------------------------------------------------------
+
+    def select(
+        self,
+        state: ServerState,
+        available: npt.ArrayLike,
+        *,
+        p: npt.ArrayLike | None = None,
+        losses: Callable[[Ints], npt.ArrayLike] | None = None,
+    ) -> Cohort:
+        """Whom the coming round is about. It changes nothing: called twice, it says the same.
+
+        Parameters
+        ----------
+        state : ServerState
+            Of this strategy.
+        available : (N,) bool
+            Who can be reached.
+        p : (N,) array, optional
+            This round's probabilities of being available, where known (default: the population's).
+        losses : function of ids, optional
+            Gives the current model's loss on these clients' data, for `PowerOfChoice`.
+        """
+        self._refuse_foreign(state)
+        state.refuse_half_a_round()
+        n, t = state.n_clients, state.t
+        reachable = boundary.mask("available", available, n) & state.active
+        rates = state.population.p if p is None else boundary.probabilities("p", p, n)
+        start = RoundStart(
+            t=t,
+            population=state.known_population(),
+            active=state.active.copy(),
+            available=reachable,
+            params=state.params,
+            p=rates,
+            losses=losses,
+            rng=generator(state.seed, "sampler", t),
+        )
+        picked, weights = self.sampler.pick(state.sampler, start)
+        wanted, weight = boundary.pick(self.sampler, picked, weights, state.active)
+        asked = wanted[reachable[wanted]]
+        starts = getattr(self.compensator, "starts", None)
+        return Cohort(
+            t=t,
+            wanted=wanted,
+            weight=weight,
+            asked=asked,
+            pending=state.pending.copy(),
+            p=rates,
+            start=None if starts is None else starts(state.compensator, asked),
+            correction=self.local.rule.correction(state.local, asked),
+        )
+
+    def apply(self, state: ServerState, cohort: Cohort, arrivals: Arrivals) -> Applied:
+        """Take the round's arrivals, fresh and late, and step. The state is changed in place.
+
+        A bad arrival is refused with a reason and its client counts as absent. Where nobody came,
+        the model stays as it is and the round is counted all the same.
+        """
+        return self.finish(state, self.fill(state, cohort, arrivals))
+
+    def fill(self, state: ServerState, cohort: Cohort, arrivals: Arrivals) -> Filled:
+        """The first half of `apply`: who speaks for whom, and the update that this makes.
+
+        For whoever wants to look at the rows before the memories take in the round; `finish` must
+        follow.
+        """
+        self._refuse_foreign(state)
+        state.refuse_half_a_round()
+        if cohort.t != state.t:
+            raise ValueError(f"cohort: of round {cohort.t}, but the state is in round {state.t}")
+        clock = _Stopwatch()
+        with one_blas_thread(), torch.no_grad():
+            admitted = admit(
+                arrivals,
+                cohort,
+                state.active,
+                state.params,
+                needs_steps=self.local.rule.needs_steps,
+                n_classes=None if state.label_counts is None else state.label_counts.shape[1],
+            )
+            state._open = True
+            learn_facts(state, admitted.late)
+            learn_facts(state, admitted.fresh)
+            clock.lap("admit")
+            fresh, late = admitted.fresh, admitted.late
+            notes: dict[str, float] = {}
+            if self.guard is not None:
+                fresh, late, said = self.guard.guard(state.guard, fresh, late)
+                notes.update(said)
+                clock.lap("guard")
+            end = self._round_end(state, cohort, fresh, late)
+            contributions, update = Contributions.none(), None
+            if len(fresh):
+                contributions = self.compensator.fill(state.compensator, end)
+                notes.update(contributions.notes)
+            clock.lap("fill")
+            if len(contributions):
+                update = self.aggregator.aggregate(contributions)
+                clock.lap("aggregate")
+        return Filled(end, contributions, update, admitted, notes, clock.laps)
+
+    def finish(self, state: ServerState, filled: Filled) -> Applied:
+        """The second half of `apply`: the server's step, and what everyone learns from it."""
+        end, admitted, notes = filled.end, filled.admitted, dict(filled.notes)
+        clock = _Stopwatch(filled.timings)
+        params, step = state.params, None
+        with one_blas_thread(), torch.no_grad():
+            if filled.update is not None:
+                params = self.server.step(state.server, state.params, filled.update, state.t)
+                step = params - state.params
+                clock.lap("step")
+            notes.update(self.compensator.learn(state.compensator, end, step))
+            self.sampler.learn(state.sampler, end)
+            self.local.rule.learn(state.local, end)
+            clock.lap("learn")
+        cohort = end.cohort
+        outcome = outcomes(state.n_clients, cohort, admitted)
+        state.params = params
+        state.pending = still_pending(
+            state.pending, cohort.asked, state.t, admitted.answered, state.active
+        )
+        state.t += 1
+        state._open = False
+        if state.commit_every is not None:
+            checkpoint.commit(state, every=state.commit_every)
+            clock.lap("commit")
+        return Applied(
+            t=cohort.t,
+            contributions=filled.contributions,
+            outcome=outcome,
+            refusals=admitted.refusals,
+            notes=notes,
+            stepped=step is not None,
+            timings=clock.laps,
+        )
+
+    def _refuse_foreign(self, state: ServerState) -> None:
+        if state.made_by is not self:
+            found = differences(describe(self), describe(state.made_by))
+            if found:
+                raise ValueError(f"state: made by another strategy: {'; '.join(found)}")
+
+    def _round_end(
+        self, state: ServerState, cohort: Cohort, fresh: Arrivals, late: Arrivals
+    ) -> RoundEnd:
+        base = base_weights(state, self.weighting)
+        weight = np.ones(state.n_clients)
+        weight[cohort.wanted] = cohort.weight
+        return RoundEnd(
+            t=state.t,
+            population=state.known_population(),
+            active=state.active.copy(),
+            cohort=cohort,
+            arrivals=fresh,
+            late=late,
+            params=state.params,
+            q=base * weight,
+            base=base,
+            lr=self.local.lr_at,
+            p=cohort.p,
+            n_parameters=state.n_parameters,
+            rng=generator(state.seed, "compensator", state.t),
+        )
+
+    # -- clients that join and leave -----------------------------------------------------------
+
+    def grow(self, state: ServerState, population: Population) -> None:
+        """Take in new clients: `population` is the larger one, the old clients first."""
+        self._refuse_foreign(state)
+        old = state.n_clients
+        population, n_examples, label_counts = grown_facts(state, population)
+        new = self._init_parts(
+            population, state.params, state.n_parameters, state.seed, state.t, state._home
+        )
+        for name, part in new.items():
+            setattr(state, name, grow_part(getattr(state, name), part))
+        added = population.n_clients - old
+        state.active = np.concatenate([state.active, np.ones(added, dtype=np.bool_)])
+        state.population = population
+        state.n_examples, state.label_counts = n_examples, label_counts
+        checkpoint.commit(state)
+
+    def retire(self, state: ServerState, id: int) -> None:
+        """A client leaves for good: wanted no more, its rows freed, its number never reused."""
+        self._refuse_foreign(state)
+        checks.integer("id", id, low=0, high=state.n_clients - 1)
+        state.active[id] = False
+        state.pending = state.pending[state.pending[:, 0] != id]
+        for _, store in row_stores(state):
+            store.drop(id)
+        checkpoint.commit(state)
+
+    # -- what survives a crash -----------------------------------------------------------------
+
+    def commit(self, state: ServerState) -> None:
+        """Make the state in `folder` the one that a crash leaves; nothing without a folder."""
+        checkpoint.commit(state)
+
+    @staticmethod
+    def resume(folder: str | Path, strategy: Strategy) -> ServerState:
+        """The state of the last commit in `folder`, to go on with."""
+        return checkpoint.resume(folder, strategy)
+
+
+class _Stopwatch:
+    """Seconds of each phase: part of the log, never of a decision."""
+
+    def __init__(self, laps: Mapping[str, float] | None = None) -> None:
+        self.laps = dict(laps or {})
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps[name], self._last = now - self._last, now

@@ -1,0 +1,181 @@
+"""Examples that nobody holds yet, and how they become a federation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from understudy.core import checks
+from understudy.core.rng import generator
+from understudy.core.types import Ints
+from understudy.registry import UnknownName, imported
+from understudy.simulation.data import user_data as own_data
+from understudy.simulation.data.federation import Federation
+from understudy.simulation.data.partitions import PARTITIONS, Partition, hold_out
+
+CHUNK = 1024  # examples converted at once: a few megabytes, which stay in the cache
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Images as they are stored, and their labels.
+
+    They stay bytes until somebody asks: `federate` converts those that a client holds, and no
+    others. ``x, y = dataset`` gives all of them.
+
+    Parameters
+    ----------
+    name : str
+        What it is called.
+    stored : (n, …) tensor of uint8
+        The values as stored, channels first.
+    y : (n,) tensor of int64
+        Labels, 0 .. C-1.
+    test : int array, optional
+        The published test set, where there is one.
+    scale : float
+        What the stored values are divided by.
+    mean, std : tuple of float, optional
+        Of each channel, in [0, 1]: what is then subtracted, and divided by.
+    """
+
+    name: str
+    stored: torch.Tensor
+    y: torch.Tensor
+    test: Ints | None = None
+    scale: float = 255.0
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for what in ("mean", "std"):
+            given = getattr(self, what)
+            if given is None:
+                continue
+            array = checks.array(what, given, (self.stored.shape[1],), float)
+            if not np.isfinite(array).all() or (what == "std" and array.min() <= 0):
+                raise ValueError(f"{what}: expected finite numbers (std: > 0), got {given}")
+
+    @property
+    def x(self) -> torch.Tensor:
+        """(n, …) float32, all inputs; converted anew each time."""
+        return self.take(np.arange(len(self.stored)))
+
+    def take(self, indices: Ints) -> torch.Tensor:
+        """(len(indices), …) float32, some of the inputs."""
+        x = torch.empty((len(indices), *self.stored.shape[1:]), dtype=torch.float32)
+        channels = (1, -1) + (1,) * (self.stored.ndim - 2)
+        mean, std = (
+            None if given is None else torch.tensor(given).view(channels)
+            for given in (self.mean, self.std)
+        )
+        for first in range(0, len(indices), CHUNK):
+            chosen = torch.from_numpy(indices[first : first + CHUNK])
+            chunk = x[first : first + CHUNK]
+            chunk.copy_(self.stored[chosen]).div_(self.scale)
+            if mean is not None:
+                chunk.sub_(mean)
+            if std is not None:
+                chunk.div_(std)
+        return x
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        """x and y."""
+        yield self.x
+        yield self.y
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+def federate(
+    data: str | Dataset,
+    partition: str | Callable[..., Partition] | None = "iid",
+    *,
+    test: float = 0.2,
+    validation: float = 0.0,
+    seed: int = 0,
+    root: str | Path | None = None,
+    **settings: Any,
+) -> Federation:
+    """Divide a data set among clients.
+
+    Parameters
+    ----------
+    data : str or Dataset
+        A name in `DATASETS`, ``"module:name"`` of such a function, or what a function of
+        `understudy.simulation.data.sources` returned.
+    partition : str or function
+        A name in `PARTITIONS`, ``"module:name"``, or a function of labels and ``rng`` that returns
+        a `Partition`; it sees the labels of what is left for training. None for data that come
+        divided, such as ``"synthetic"``.
+    test : float
+        Share of all examples that is held out for testing, where no test set was published.
+    validation : float
+        Share of each client's examples, as in `Federation.from_arrays`.
+    seed : int
+        Decides what is held out, and who gets what.
+    root : path, optional
+        Where the files of a named data set are, if not where they are looked for.
+    **settings
+        Passed on to the partition (or, without one, to the data).
+
+    Returns
+    -------
+    Federation
+        With those examples only that a client or the test set holds.
+
+    Examples
+    --------
+    >>> from understudy.simulation import federate
+    >>> federation = federate("digits", "classes_per_client", n_clients=10, k=2, seed=1)
+    >>> federation.n_clients, int(federation.sizes[0]), len(federation.test)
+    (10, 130, 359)
+    """
+    if isinstance(data, str):
+        from understudy.simulation.data.sources import DATASETS
+
+        if data not in DATASETS and ":" not in data:
+            raise UnknownName("data set", data, list(DATASETS))
+        source = imported(data) if ":" in data else DATASETS[data]
+        if partition is None:
+            divided = source(seed=seed, **settings)
+            if not isinstance(divided, Federation):
+                raise ValueError(f"partition: {data!r} does not come divided; name a partition")
+            return divided
+        loaded = source() if root is None else source(root)
+        if isinstance(loaded, Federation):
+            raise ValueError(f"partition: {data!r} comes divided; expected None, got {partition!r}")
+        data = loaded
+    if isinstance(partition, str):
+        if partition not in PARTITIONS and ":" not in partition:
+            raise UnknownName("partition", partition, list(PARTITIONS))
+        partition = imported(partition) if ":" in partition else PARTITIONS[partition]
+    if not callable(partition):
+        raise TypeError(f"partition: expected a name or a function of labels, got {partition!r}")
+    train, tested = _held_out(data, test, seed)
+    labels = data.y.numpy()
+    clients, groups = partition(labels[train], rng=generator(seed, "partition"), **settings)
+    clients, kept, _ = own_data.split([train[mine] for mine in clients], 0.0, validation, seed)
+    used = np.unique(np.concatenate([*clients, *kept, tested]))
+    return Federation(
+        x=data.take(used),
+        y=data.y[torch.from_numpy(used)],
+        clients=tuple(np.searchsorted(used, mine) for mine in clients),
+        validation=tuple(np.searchsorted(used, mine) for mine in kept) if validation else None,
+        test=np.searchsorted(used, tested),
+        groups=groups,
+        n_classes=int(data.y.max()) + 1,
+        name=data.name,
+    )
+
+
+def _held_out(data: Dataset, test: float, seed: int) -> tuple[Ints, Ints]:
+    if data.test is None:
+        return hold_out(len(data), test, generator(seed, "hold out"))
+    return np.setdiff1d(np.arange(len(data)), data.test), data.test

@@ -1,0 +1,34 @@
+"""Short hashes of models and data, to tell whether a run is the same run."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+if TYPE_CHECKING:
+    from understudy.simulation.data.federation import Federation
+
+
+def digest(*parts: object) -> str:
+    """A hash of tensors, arrays and texts."""
+    hashed = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        if isinstance(part, torch.Tensor):
+            part = part.detach().cpu().contiguous().numpy()
+        if isinstance(part, np.ndarray):
+            hashed.update(f"{part.shape} {part.dtype} ".encode())
+            hashed.update(np.ascontiguousarray(part).data)
+        else:
+            hashed.update(f"{part!r} ".encode())
+    return hashed.hexdigest()
+
+
+def federation_digest(federation: Federation) -> str:
+    """A hash of the data and of who holds it."""
+    held = [*federation.clients, *(federation.validation or ())]
+    return digest(
+        federation.x, federation.y, federation.test, *held, federation.groups, federation.features
+    )

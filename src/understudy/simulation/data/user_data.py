@@ -1,0 +1,351 @@
+"""A user's own data: arrays, data sets and tables, turned into the fields of a `Federation`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from understudy.core import checks
+from understudy.core.rng import generator
+from understudy.core.types import Ints
+from understudy.simulation.data.partitions import Partition
+
+X_KEYS = ("image", "img", "x", "features", "input", "inputs", "pixel_values", "data")
+Y_KEYS = ("label", "labels", "y", "target", "targets", "fine_label")
+
+Fields = dict[str, Any]
+
+
+def from_arrays(
+    x: Any, y: Any, clients: Any, test: Any, validation: float, seed: int, dtype: torch.dtype
+) -> Fields:
+    """See `Federation.from_arrays`."""
+    inputs = as_inputs("x", x, dtype)
+    labels, classes = as_labels("y", y)
+    n = len(inputs)
+    if len(labels) != n:
+        raise ValueError(f"y: expected {n} labels, as many as there are inputs, got {len(labels)}")
+    held, groups, names = dealt(clients, n)
+    if isinstance(test, Real):
+        checks.number("test", test, low=0, high=1, low_open=True, high_open=True)
+        share, tested = float(test), None
+    else:
+        share, (inputs, labels) = 0.0, _with_test(inputs, labels, classes, test, dtype)
+        tested = np.arange(n, len(inputs))
+    train, kept, held_out = split(held, share, validation, seed)
+    if tested is None:
+        tested = np.sort(np.concatenate(held_out))
+        if not len(tested):
+            raise ValueError(f"test: a share of {share:g} of so few examples holds out none")
+    if validation and not any(len(mine) for mine in kept):
+        raise ValueError(f"validation: a share of {validation:g} of so few examples keeps none")
+    return {
+        "x": inputs,
+        "y": labels,
+        "clients": train,
+        "validation": kept if validation else None,
+        "test": tested,
+        "groups": groups,
+        "names": names,
+        "classes": classes,
+        "n_classes": len(classes) if classes else 0,
+    }
+
+
+def from_datasets(
+    datasets: Sequence[Any],
+    test: Any,
+    validation: float,
+    seed: int,
+    dtype: torch.dtype,
+    *,
+    x_key: str | None,
+    y_key: str | None,
+) -> Fields:
+    """See `Federation.from_datasets`."""
+    if not len(datasets):
+        raise ValueError("datasets: expected at least one data set, got none")
+    read = [_read(f"datasets[{i}]", data, x_key, y_key) for i, data in enumerate(datasets)]
+    ends = np.cumsum([len(labels) for _, labels in read])
+    held = tuple(np.split(np.arange(ends[-1]), ends[:-1]))
+    x = _stacked([(f"datasets[{i}]", inputs) for i, (inputs, _) in enumerate(read)])
+    y = np.array([label for _, labels in read for label in labels])
+    if not isinstance(test, Real):
+        inputs, labels = _read("test", test, x_key, y_key)
+        test = _stacked([("test", inputs)]), np.array(labels)
+    return from_arrays(x, y, Partition(held, None), test, validation, seed, dtype)
+
+
+def from_table(
+    table: Any,
+    client: str,
+    label: str,
+    features: Sequence[str] | None,
+    test: Any,
+    validation: float,
+    seed: int,
+) -> Fields:
+    """See `Federation.from_table`."""
+    frame = _frame("table", table, client)
+    clients, y = _column("client", frame, client), _column("label", frame, label)
+    if isinstance(features, str):
+        features = [features]
+    if features is None:
+        features = [name for name in frame.columns if name not in (client, label)]
+    x = _numbers("features", frame, features)
+    if not isinstance(test, Real):
+        other = _frame("test", test, client)
+        test = _numbers("test", other, features), _column("test", other, label)
+    return from_arrays(x, y, clients, test, validation, seed, torch.float32)
+
+
+def as_inputs(name: str, values: Any, dtype: torch.dtype) -> torch.Tensor:
+    """(n, …) a copy as a tensor; bytes become numbers in [0, 1]."""
+    array = _array(name, values)
+    if array.dtype.kind not in "biuf" or not array.ndim or not len(array):
+        raise ValueError(
+            f"{name}: expected numbers, one entry for each example, got {array.dtype} of shape "
+            f"{array.shape}"
+        )
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        row = int(np.argwhere(~np.isfinite(array))[0][0])
+        raise ValueError(f"{name}[{row}]: expected finite numbers, got {array[row]!r}")
+    tensor = torch.tensor(array).to(dtype)
+    if array.dtype == np.uint8 and dtype.is_floating_point:
+        tensor /= 255
+    return tensor
+
+
+def as_labels(
+    name: str, values: Any, classes: tuple[str, ...] | None = None
+) -> tuple[torch.Tensor, tuple[str, ...] | None]:
+    """Labels as int64 (text by its place among the sorted classes), or targets as float32."""
+    array = _array(name, values)
+    if array.dtype.kind in "OUST":
+        words = array.astype(str)
+        if array.dtype.kind == "O" and not all(isinstance(value, str) for value in array.flat):
+            raise ValueError(f"{name}: expected numbers, or text, got a mixture or missing values")
+        known = np.unique(words) if classes is None else np.array(classes)
+        codes = np.searchsorted(known, words).clip(max=len(known) - 1)
+        strange = known[codes] != words
+        if strange.any():
+            raise ValueError(f"{name}: no client has the class {str(words[strange][0])!r}")
+        return torch.tensor(codes, dtype=torch.int64), tuple(str(word) for word in known)
+    if classes is not None or array.dtype.kind not in "biuf":
+        expected = "names of classes" if classes is not None else "numbers or text"
+        raise ValueError(f"{name}: expected {expected}, got {array.dtype}")
+    if array.dtype.kind == "f":
+        if not np.isfinite(array).all():
+            raise ValueError(f"{name}: expected finite numbers, got NaN or infinity")
+        return torch.tensor(array, dtype=torch.float32), None
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]  # a column of labels is meant as labels
+    return torch.tensor(array, dtype=torch.int64), None
+
+
+def dealt(clients: Any, n: int) -> tuple[tuple[Ints, ...], Ints | None, tuple[str, ...] | None]:
+    """Index arrays, groups, names from ids, index arrays or a `Partition`."""
+    if isinstance(clients, Partition):
+        return clients.clients, clients.groups, None
+    if not isinstance(clients, (np.ndarray, torch.Tensor)):
+        clients = list(clients)
+        if clients and not isinstance(clients[0], str) and np.ndim(clients[0]):
+            return tuple(np.asarray(held, dtype=np.int64) for held in clients), None, None
+    ids = np.asarray(clients)
+    if ids.shape != (n,) or ids.dtype.kind not in "biuOUST":
+        raise ValueError(
+            f"clients: expected a client's id for each of the {n} examples, or a list of index "
+            f"arrays, got {ids.dtype} of shape {ids.shape}"
+        )
+    if ids.dtype.kind not in "biu":
+        ids = ids.astype(str)
+        if all(word.isdecimal() and str(int(word)) == word for word in np.unique(ids)):
+            ids = ids.astype(np.int64)  # 2 comes before 10
+    known, owner = np.unique(ids, return_inverse=True)
+    order = np.argsort(owner, kind="stable")
+    held = tuple(np.split(order, np.cumsum(np.bincount(owner))[:-1]))
+    if known.dtype.kind in "iu" and np.array_equal(known, np.arange(len(known))):
+        return held, None, None
+    return held, None, tuple(str(name) for name in known)
+
+
+def split(
+    held: Sequence[Ints], test: float, validation: float, seed: int
+) -> tuple[tuple[Ints, ...], tuple[Ints, ...], tuple[Ints, ...]]:
+    """Each client's examples for training, validation and test; all ascending.
+
+    Shares are of all that a client holds, rounded; one example at least stays for training.
+    """
+    checks.number("validation", validation, low=0, high=1, high_open=True)
+    if test + validation >= 1:
+        raise ValueError(
+            f"validation: expected a sum with test below 1, got {validation:g} + {test:g}"
+        )
+    parts: tuple[list[Ints], list[Ints], list[Ints]] = ([], [], [])
+    for client, mine in enumerate(held):
+        if not len(mine):
+            raise ValueError(f"clients[{client}]: expected at least one example, got none")
+        order = generator(seed, "hold out", 0, client).permutation(np.asarray(mine))
+        n_test = min(round(test * len(mine)), len(mine) - 1)
+        n_validation = min(round(validation * len(mine)), len(mine) - 1 - n_test)
+        pieces = np.split(order, [n_test, n_test + n_validation])
+        for part, piece in zip(parts, (pieces[2], pieces[1], pieces[0]), strict=True):
+            part.append(np.sort(piece))
+    return tuple(parts[0]), tuple(parts[1]), tuple(parts[2])
+
+
+def _with_test(
+    x: torch.Tensor, y: torch.Tensor, classes: tuple[str, ...] | None, test: Any, dtype: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Inputs and labels with those of the test set behind them."""
+    if not isinstance(test, (tuple, list)) or len(test) != 2:
+        raise ValueError(f"test: expected a share in (0, 1) or a pair (x, y), got {test!r}")
+    x_test, (y_test, _) = (
+        as_inputs("test[0]", test[0], dtype),
+        as_labels("test[1]", test[1], classes),
+    )
+    if len(x_test) != len(y_test):
+        raise ValueError(
+            f"test: expected as many labels as inputs, {len(x_test)}, not {len(y_test)}"
+        )
+    if x_test.shape[1:] != x.shape[1:]:
+        raise ValueError(
+            f"test: expected inputs of shape {tuple(x.shape[1:])}, got {tuple(x_test.shape[1:])}"
+        )
+    if y_test.dtype != y.dtype or y_test.shape[1:] != y.shape[1:]:
+        raise ValueError(
+            f"test: expected labels of {y.dtype} and shape {tuple(y.shape[1:])}, got "
+            f"{y_test.dtype} and {tuple(y_test.shape[1:])}"
+        )
+    return torch.cat([x, x_test]), torch.cat([y, y_test])
+
+
+def _array(name: str, values: Any) -> npt.NDArray[Any]:
+    if isinstance(values, torch.Tensor):
+        values = values.detach().cpu()
+        values = values.numpy() if values.dtype != torch.bfloat16 else values.float().numpy()
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name}: expected entries of one shape; {error}") from error
+
+
+def _read(
+    name: str, data: Any, x_key: str | None, y_key: str | None
+) -> tuple[list[npt.NDArray[Any]], list[Any]]:
+    """All inputs and labels of a data set."""
+    if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
+        raise TypeError(
+            f"{name}: expected a data set with a length and items by number, got {type(data)}"
+        )
+    if not len(data):
+        raise ValueError(f"{name}: expected at least one example, got none")
+    inputs, labels = [], []
+    for number in range(len(data)):
+        x, y = _item(f"{name}[{number}]", data[number], x_key, y_key)
+        inputs.append(_picture(x))
+        labels.append(_array(name, y)[()])  # a scalar where it is one
+    return inputs, labels
+
+
+def _item(name: str, item: Any, x_key: str | None, y_key: str | None) -> tuple[Any, Any]:
+    if isinstance(item, Mapping):
+        return (
+            item[_key(name, "x_key", item, x_key, X_KEYS)],
+            item[_key(name, "y_key", item, y_key, Y_KEYS)],
+        )
+    if isinstance(item, (tuple, list)) and len(item) == 2:
+        return item[0], item[1]
+    raise TypeError(f"{name}: expected a pair (x, y) or a dictionary, got {type(item)}")
+
+
+def _key(
+    name: str, argument: str, item: Mapping[str, Any], wanted: str | None, usual: tuple[str, ...]
+) -> str:
+    candidates = usual if wanted is None else (wanted,)
+    for key in candidates:
+        if key in item:
+            return key
+    found = ", ".join(repr(key) for key in item)
+    looked = ", ".join(repr(key) for key in candidates)
+    raise KeyError(f"{name} has the keys {found}, none of {looked}; say {argument}=…")
+
+
+def _picture(value: Any) -> npt.NDArray[Any]:
+    """An input as an array; a picture of PIL with its channels first."""
+    if not (hasattr(value, "convert") and hasattr(value, "mode")):
+        return _array("x", value)
+    if value.mode in ("1", "P"):
+        value = value.convert("L" if value.mode == "1" else "RGB")
+    pixels = np.asarray(value)
+    return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+
+
+def _stacked(read: list[tuple[str, list[npt.NDArray[Any]]]]) -> npt.NDArray[Any]:
+    first = read[0][1][0]
+    for name, inputs in read:
+        for number, array in enumerate(inputs):
+            if array.shape != first.shape or array.dtype != first.dtype:
+                raise ValueError(
+                    f"{name}[{number}]: expected an input like the first, {first.dtype} of shape "
+                    f"{first.shape}, got {array.dtype} of shape {array.shape}"
+                )
+    return np.stack([array for _, inputs in read for array in inputs])
+
+
+def _frame(name: str, table: Any, client: str) -> Any:
+    if hasattr(table, "columns"):
+        return table
+    if not isinstance(table, (str, Path)):
+        raise TypeError(f"{name}: expected a table or the path of a CSV file, got {type(table)}")
+    try:
+        import pandas
+    except ModuleNotFoundError as error:  # pragma: no cover
+        raise ModuleNotFoundError("reading a CSV file needs pandas; it is not installed") from error
+    # names of clients stay as they are written: 007 is not 7
+    return pandas.read_csv(table, dtype={client: str})
+
+
+def _column(what: str, frame: Any, name: str) -> npt.NDArray[Any]:
+    if name not in frame.columns:
+        words = ", ".join(repr(column) for column in frame.columns)
+        raise ValueError(f"{what}: the table has no column {name!r}; it has {words}")
+    values = np.asarray(frame[name])
+    n_missing = 0
+    if values.dtype.kind == "f":
+        n_missing = int(np.isnan(values).sum())
+    elif values.dtype.kind not in "biu":
+        # whatever stands for a missing value is None, or does not equal itself, or cannot say
+        n_missing = sum(1 for value in values.tolist() if value is None or not _same(value))
+    if n_missing:
+        raise ValueError(f"{what}: column {name!r} has {n_missing} missing values")
+    return values
+
+
+def _same(value: Any) -> bool:
+    try:
+        return bool(value == value)
+    except TypeError:
+        return False
+
+
+def _numbers(what: str, frame: Any, names: Sequence[str]) -> npt.NDArray[np.float32]:
+    """(n, f) the columns side by side."""
+    if not len(names):
+        raise ValueError(f"{what}: expected at least one column of inputs, got none")
+    columns = []
+    for name in names:
+        values = _column(what, frame, name)
+        if values.dtype.kind not in "biuf":
+            raise ValueError(
+                f"{what}: column {name!r} does not hold numbers; turn it into numbers first, for "
+                "example with pandas.get_dummies, or name the columns to use in features"
+            )
+        columns.append(values.astype(np.float32))
+    return np.stack(columns, axis=1)

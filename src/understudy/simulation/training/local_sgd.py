@@ -1,0 +1,190 @@
+"""How one process trains clients: each into its own row, from data that all processes share.
+
+A row holds a client's flat model, and is trained in place: no copy is made at the end. What a
+client's row becomes depends on the seed, the round and the client alone, never on who else is
+trained, in which order, or in which process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import compress
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import nn
+
+from understudy.core.flat import Layout, other_buffers
+from understudy.core.rng import generator, torch_seed
+from understudy.core.types import Ints
+from understudy.parts.local import Local
+from understudy.simulation.training.batches import batch_plan
+
+GATHERED = (
+    2**17
+)  # numbers fetched at once for several steps: half a megabyte, which stays in a cache
+
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # outputs, labels -> mean loss
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """What training needs besides data: sent to each worker once."""
+
+    module: nn.Module
+    loss: Loss
+    local: Local
+    seed: int
+    clients: tuple[Ints, ...]  # examples of each client
+    onednn: bool
+    device: str = "cpu"
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """Clients to be trained in one round, and the rows they are trained in."""
+
+    t: int
+    clients: list[int]
+    rows: list[int]  # aligned with clients
+    params: torch.Tensor  # (d,) the model to start from
+    matrix: torch.Tensor  # (k, d) rows: trained here, then local − start
+    starts: torch.Tensor | None = None  # (k, d) a start per row, in place of params
+    corrections: torch.Tensor | None = None  # (k, d) added to each gradient
+
+
+Trained = list[tuple[int, float]]  # per client: local steps, mean loss over the examples seen
+
+
+class Engine(Protocol):
+    """Trains the clients of a job in their rows."""
+
+    def train(self, job: Job) -> Trained: ...
+
+    def together(self, t: int) -> int:
+        """How many clients it steps side by side: a job had better have a multiple of it."""
+
+
+def engine_for(recipe: Recipe, x: torch.Tensor, y: torch.Tensor) -> Engine:
+    """The closed form for softmax regression, the general loop for everything else."""
+    from understudy.simulation.training.softmax import SoftmaxEngine, has_closed_form
+
+    return (
+        SoftmaxEngine(recipe, x, y) if has_closed_form(recipe, x, y) else LoopEngine(recipe, x, y)
+    )
+
+
+class LoopEngine:
+    """Any module and loss: one reused module, plain autograd, no optimizer object, no loader."""
+
+    def __init__(self, recipe: Recipe, x: torch.Tensor, y: torch.Tensor) -> None:
+        self.recipe, self.x, self.y = recipe, x, y
+        self.module = recipe.module
+        self.layout = Layout.of(self.module)
+        # a client's counts of batches and the like must not reach the next client
+        self._other = [(buffer, buffer.clone()) for buffer in other_buffers(self.module)]
+
+    def together(self, t: int) -> int:
+        return 1
+
+    def train(self, job: Job) -> Trained:
+        # dropout layers draw from torch's own generator: it is put back afterwards
+        with torch.random.fork_rng(devices=[]):
+            return [self._client(job, *pair) for pair in zip(job.clients, job.rows, strict=True)]
+
+    def _client(self, job: Job, client: int, row: int) -> tuple[int, float]:
+        recipe, vector = self.recipe, job.matrix[row]
+        start = job.params if job.starts is None else job.starts[row]
+        vector.copy_(start)
+        trained = self._enter(vector)
+        correction = None
+        if job.corrections is not None:
+            correction = list(compress(self.layout.parameters(job.corrections[row]), trained))
+        rng = generator(recipe.seed, "batches", job.t, client)
+        held = recipe.clients[client]
+        plan = batch_plan(len(held), recipe.local, job.t, rng)
+        torch.default_generator.manual_seed(torch_seed(recipe.seed, "dropout", job.t, client))
+        losses = self._steps(plan, held, job.t, trained, correction)
+        vector.sub_(start)
+        sizes = np.array([len(batch) for batch in plan])
+        mean = np.average(torch.stack(losses).double().cpu().numpy(), weights=sizes)
+        return len(plan), float(mean)
+
+    def _enter(self, vector: torch.Tensor) -> list[bool]:
+        """Make the module's parameters and buffers views of a row; say which are trained."""
+        entries = self.layout.named(vector)
+        for name, entry in self.layout.entries(self.module).items():
+            entry.data = entries[name]
+        for buffer, value in self._other:
+            buffer.copy_(value)
+        self.module.train()
+        return [parameter.requires_grad for parameter in self.module.parameters()]
+
+    def _steps(
+        self,
+        plan: list[Ints],
+        held: Ints,
+        t: int,
+        trained: list[bool],
+        correction: list[torch.Tensor] | None,
+    ) -> list[torch.Tensor]:
+        """Stochastic gradient descent in the module's parameters; the loss of each step."""
+        module, local, loss_of = self.module, self.recipe.local, self.recipe.loss
+        parameters = list(compress(module.parameters(), trained))  # frozen ones stay as they are
+        weights = [parameter.data for parameter in parameters]  # the same memory, without a graph
+        anchor = [weight.clone() for weight in weights] if local.rule.mu else None
+        velocity: list[torch.Tensor] = []
+        lr, losses = local.lr_at(t), []
+        for inputs, labels in self._batches(plan, held):
+            loss = loss_of(module(inputs), labels)
+            losses.append(loss.detach())
+            # a parameter that the loss does not reach has gradient zero
+            gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
+            gradients = self._altered(gradients, weights, anchor, correction)
+            if velocity:
+                torch._foreach_mul_(velocity, local.momentum)
+                torch._foreach_add_(velocity, gradients)
+                gradients = tuple(velocity)
+            elif local.momentum:
+                velocity = [gradient.clone() for gradient in gradients]
+            torch._foreach_add_(weights, gradients, alpha=-lr)
+        return losses
+
+    def _batches(self, plan: list[Ints], held: Ints) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Inputs and labels of each step; those of several steps are gathered at once."""
+        per_example = max(1, self.x[0].numel())
+        first = 0
+        while first < len(plan):
+            last, n_gathered = first, 0
+            while last < len(plan) and (
+                last == first or n_gathered + len(plan[last]) * per_example <= GATHERED
+            ):
+                n_gathered += len(plan[last]) * per_example
+                last += 1
+            several, first = plan[first:last], last
+            chosen = torch.from_numpy(held[np.concatenate(several)]).to(self.x.device)
+            sizes = [len(batch) for batch in several]
+            inputs, labels = (source.index_select(0, chosen) for source in (self.x, self.y))
+            yield from zip(
+                *(part.split_with_sizes(sizes) for part in (inputs, labels)), strict=True
+            )
+
+    def _altered(
+        self,
+        gradients: tuple[torch.Tensor, ...],
+        weights: list[torch.Tensor],
+        anchor: list[torch.Tensor] | None,
+        correction: list[torch.Tensor] | None,
+    ) -> tuple[torch.Tensor, ...]:
+        """Gradients with weight decay, proximal term and correction added."""
+        local = self.recipe.local
+        if local.weight_decay:  # as torch's SGD adds it; scaling w instead differs in last bits
+            gradients = torch._foreach_add(gradients, weights, alpha=local.weight_decay)
+        if anchor is not None:
+            pull = torch._foreach_sub(weights, anchor)
+            gradients = torch._foreach_add(gradients, pull, alpha=local.rule.mu)
+        if correction is not None:
+            gradients = torch._foreach_add(gradients, correction)
+        return gradients

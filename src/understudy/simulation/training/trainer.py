@@ -1,0 +1,270 @@
+"""Local training of a round: in this process, or spread over worker processes. The same bits."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from understudy.core.flat import Layout
+from understudy.core.threads import one_blas_thread
+from understudy.core.types import Arrivals, Cohort, Floats, Ints
+from understudy.parts.local import Local
+from understudy.simulation.data import shared_memory as shared
+from understudy.simulation.data.federation import Federation
+from understudy.simulation.data.shared_memory import Handle, Shared, aligned_matrix, row_stride
+from understudy.simulation.training.batches import n_steps_of
+from understudy.simulation.training.conv_kernels import Cost, kernels, measure
+from understudy.simulation.training.evaluation import BATCH, mean_loss, outputs_of
+from understudy.simulation.training.local_sgd import Job, Loss, Recipe, Trained, engine_for
+from understudy.simulation.training.softmax import has_closed_form
+from understudy.simulation.training.workers import Order, Workers, start_workers
+
+# Work of a round, in seconds of a typical core, from which worker processes pay. Counted, not
+# measured: 150 microseconds a step (5 in the closed form) and 7e9 multiply-adds a second.
+WORTH_WORKERS = 0.02
+WORTH_STARTING = 0.2  # of a round with everybody, from which processes are started beforehand
+STEP_SECONDS, SOFTMAX_STEP_SECONDS, MULTIPLY_ADDS = 150e-6, 5e-6, 7e9
+AT_ONCE = 0.75  # of the work that is left, given out in one large part per worker
+
+
+class LocalTrainer:
+    """Trains the asked clients of a federation.
+
+    Parameters
+    ----------
+    federation : Federation
+        The data.
+    module : torch.nn.Module
+        The model's shape; it is copied.
+    local : Local
+        How clients train.
+    seed : int
+        The run's seed: batches and dropout layers depend on it, the round and the client alone.
+    loss : function
+        Of outputs and labels; the mean over the batch.
+    workers : int, optional
+        Processes of one thread each; by default one for each core this process may use. A round
+        whose counted work is too small to be worth it is trained in this process.
+    device : str
+        ``"cpu"``; others train in this process.
+    """
+
+    def __init__(
+        self,
+        federation: Federation,
+        module: nn.Module,
+        local: Local,
+        seed: int,
+        loss: Loss = cross_entropy,
+        workers: int | None = None,
+        device: str = "cpu",
+    ) -> None:
+        self.federation, self.local = federation, local
+        self.n_workers = (workers or usable_cores()) if device == "cpu" else 1
+        self.layout = Layout.of(module)
+        self.cost = measure(module, federation.x[:1], local.batch_size)
+        self.onednn = self.cost.onednn
+        clean = copy.deepcopy(module).to(device)  # sent to workers; never trained here
+        self.recipe = Recipe(clean, loss, local, seed, federation.clients, self.onednn, device)
+        self._closed_form = has_closed_form(self.recipe, federation.x, federation.y)
+        if self.n_workers > 1 and self._work(range(federation.n_clients), 0) >= WORTH_STARTING:
+            start_workers(self.n_workers)
+        self._module = copy.deepcopy(clean)
+        self._judged_module = copy.deepcopy(clean)  # the other is pointed at rows while it trains
+        own = replace(self.recipe, module=self._module)
+        self._here = engine_for(own, federation.x.to(device), federation.y.to(device))
+        self._workers: Workers | None = None
+        self._deaths = 0  # of workers that were let go
+        self._params: Shared | None = None
+        self._matrix: dict[str, Shared] = {}
+
+    @staticmethod
+    def rule(module: nn.Module, federation: Federation, local: Local) -> bool:
+        """Whether convolutions are left to oneDNN: part of a run, since it decides last bits."""
+        return measure(module, federation.x[:1], local.batch_size).onednn
+
+    @property
+    def deaths(self) -> int:
+        """How often worker processes died and a round was trained again."""
+        return self._deaths + (0 if self._workers is None else self._workers.deaths)
+
+    def train(self, params: torch.Tensor, cohort: Cohort, t: int, into: str = "matrix") -> Arrivals:
+        """Train everyone asked; `losses` are means over all examples seen in the round's steps.
+
+        The updates are borrowed until the next call with the same `into`.
+        """
+        clients = cohort.asked.tolist()
+        if not clients:
+            return Arrivals.none()
+        if self.n_workers > 1 and len(clients) > 1 and self._work(clients, t) >= WORTH_WORKERS:
+            matrix, trained = self._spread(params, cohort, clients, t, into)
+        else:
+            matrix, trained = self._alone(params, cohort, clients, t, into)
+        return Arrivals(
+            ids=cohort.asked,
+            deltas=matrix,
+            n_examples=self.federation.sizes[cohort.asked],
+            n_steps=np.array([n_steps for n_steps, _ in trained], dtype=np.int64),
+            losses=np.array([loss for _, loss in trained]),
+        )
+
+    def losses(self, params: torch.Tensor, ids: Ints) -> Floats:
+        """(len(ids),) mean loss of a model on each client's validation (else training) examples."""
+        module, layout = self._module, self.layout
+        data = self.federation
+        with kernels(self.onednn):
+            point_to(module, layout, params)
+            return np.array(
+                [mean_loss(module, data.x, data.y, self._judged(i), self.recipe.loss) for i in ids]
+            )
+
+    def outputs(self, params: torch.Tensor, indices: Ints) -> torch.Tensor:
+        """What the model with these parameters says to some of the examples."""
+        work = len(indices) * self.cost.per_example / MULTIPLY_ADDS
+        # processes are not started for this alone
+        if self._workers is not None and self._params is not None and work >= WORTH_WORKERS:
+            self._params.tensor.copy_(params)
+            return self._workers.outputs(self._params.handle, _pieces(indices, self.n_workers))
+        self.layout.load(self._judged_module, params)
+        with kernels(onednn=True):
+            outputs = outputs_of(
+                self._judged_module, self.federation.x, indices, self.recipe.device
+            )
+        return outputs.cpu()
+
+    def _judged(self, client: int) -> Ints:
+        """The examples a client's loss is asked on."""
+        validation = self.federation.validation
+        if validation is None or not len(validation[client]):
+            return self.federation.clients[client]
+        return validation[client]
+
+    def close(self) -> None:
+        """Let go of shared memory. Worker processes stay for the next run, and end when idle."""
+        self._deaths = self.deaths
+        self._workers, self._params, self._matrix = None, None, {}
+
+    def _work(self, clients: Sequence[int], t: int) -> float:
+        sizes, steps = self.federation.sizes[list(clients)], self._steps(clients, t)
+        examples = (steps * np.minimum(sizes, self.local.batch_size_at(t))).sum()
+        per_step = SOFTMAX_STEP_SECONDS if self._closed_form else STEP_SECONDS
+        seconds = steps.sum() * per_step + 3 * examples * self.cost.per_example / MULTIPLY_ADDS
+        return float(seconds)
+
+    def _steps(self, clients: Sequence[int], t: int) -> Ints:
+        return n_steps_of(self.federation.sizes[list(clients)], self.local, t)
+
+    def _alone(
+        self, params: torch.Tensor, cohort: Cohort, clients: list[int], t: int, into: str
+    ) -> tuple[torch.Tensor, Trained]:
+        n_bytes = len(clients) * row_stride(self.layout.size, params.dtype) * params.dtype.itemsize
+        if params.device.type == "cpu" and n_bytes > shared.IN_MEMORY:
+            matrix = self._shared_rows(into, len(clients), params.dtype).tensor[: len(clients)]
+        else:
+            matrix = aligned_matrix(len(clients), self.layout.size, params.dtype).to(params.device)
+        job = Job(
+            t,
+            clients,
+            list(range(len(clients))),
+            params,
+            matrix,
+            _each(cohort.start, clients, matrix),
+            _each(cohort.correction, clients, matrix),
+        )
+        with kernels(self.onednn), one_blas_thread():
+            return matrix, self._here.train(job)
+
+    def _spread(
+        self, params: torch.Tensor, cohort: Cohort, clients: list[int], t: int, into: str
+    ) -> tuple[torch.Tensor, Trained]:
+        if self._workers is None:
+            x, y = self.federation.shared()
+            self._workers = Workers(self.recipe, x.handle, y.handle, self.n_workers)
+            self._params = Shared((self.layout.size,), params.dtype)
+        assert self._params is not None
+        self._params.tensor.copy_(params)
+        matrix = self._shared_rows(into, len(clients), params.dtype)
+        extra: dict[str, Handle] = {}
+        for role, function in (("starts", cohort.start), ("corrections", cohort.correction)):
+            if function is not None:
+                rows = self._shared_rows(role, len(clients), params.dtype)
+                for row, client in enumerate(clients):
+                    rows.tensor[row] = function(client)
+                extra[role] = rows.handle
+        parts = self._parts(clients, t)
+        handles = {"params": self._params.handle, "matrix": matrix.handle, **extra}
+        orders = [Order(t, [clients[i] for i in part], part, **handles) for part in parts]
+        trained: Trained = [(0, 0.0)] * len(clients)
+        for part, results in zip(parts, self._workers.train(orders), strict=True):
+            for position, result in zip(part, results, strict=True):
+                trained[position] = result
+        return matrix.tensor[: len(clients)], trained
+
+    def _shared_rows(self, role: str, n_rows: int, dtype: torch.dtype) -> Shared:
+        """Rows in shared memory; made anew only when more are needed than ever before."""
+        rows = self._matrix.get(role)
+        if rows is None or rows.tensor.shape[0] < n_rows:
+            rows = self._matrix[role] = Shared((n_rows, self.layout.size), dtype)
+        return rows
+
+    def _parts(self, clients: list[int], t: int) -> list[list[int]]:
+        """Positions in parts that workers take one after the other, long clients first.
+
+        A large part for each worker, then smaller and smaller ones for whoever is free: so all end
+        at about the same time, even if something else runs on one of the cores.
+        """
+        steps = self._steps(clients, t)
+        order = np.argsort(-steps, kind="stable")
+        done = np.concatenate([[0], np.cumsum(steps[order])])
+        together, first = self._here.together(t), 0
+        parts: list[list[int]] = []
+        while first < len(order):
+            if len(parts) % self.n_workers == 0:
+                each = AT_ONCE * (done[-1] - done[first]) / self.n_workers
+            n_clients = int(np.searchsorted(done, done[first] + each, side="right")) - 1 - first
+            n_clients = max(1, n_clients // together) * together
+            parts.append(order[first : first + n_clients].tolist())
+            first += n_clients
+        return parts
+
+
+def _pieces(indices: Ints, n_pieces: int) -> list[Ints]:
+    """Indices in pieces of whole batches: the same batches as in one piece."""
+    n_batches = -(-len(indices) // BATCH)
+    cuts = [BATCH * (n_batches * piece // n_pieces) for piece in range(1, n_pieces)]
+    return [piece for piece in np.split(indices, cuts) if len(piece)]
+
+
+def usable_cores() -> int:
+    """Cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def point_to(module: nn.Module, layout: Layout, vector: torch.Tensor) -> None:
+    """Make a module's parameters and floating buffers views of a vector: nothing is copied."""
+    named = layout.named(vector)
+    for name, entry in layout.entries(module).items():
+        entry.data = named[name]
+
+
+def _each(
+    function: Callable[[int], torch.Tensor] | None, clients: list[int], like: torch.Tensor
+) -> torch.Tensor | None:
+    if function is None:
+        return None
+    rows = aligned_matrix(len(clients), like.shape[1], like.dtype).to(like.device)
+    for row, client in enumerate(clients):
+        rows[row] = function(client)
+    return rows
+
+
+__all__ = ["Cost", "LocalTrainer", "point_to", "usable_cores"]

@@ -1,0 +1,147 @@
+"""Data, models, losses and metrics from the words of a study."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import nn
+from torch.nn.functional import cross_entropy, mse_loss
+
+from understudy.studies.definition.build.parts import NOTHING, arguments, first_parameter, primitive
+from understudy.studies.definition.cell import DataRecipe
+from understudy.studies.definition.errors import StudyError, shown, suggestion, told_of
+from understudy.studies.definition.plugins import imported
+
+LOSSES = {"cross_entropy": cross_entropy, "mse_loss": mse_loss}
+
+
+def data(value: Any, seed: int) -> Any:
+    """A `DataRecipe` of a table, or data that are there already; `seed` is the run's."""
+    from understudy.simulation.data.dataset import federate
+    from understudy.simulation.data.federation import Federation
+
+    if isinstance(value, Federation):
+        return value
+    if isinstance(value, DataRecipe):
+        own = {"name": value.name, "partition": value.partition or NOTHING, "seed": value.seed}
+        value = {**value.settings, **own}
+    if isinstance(value, str):
+        value = {"name": value}
+    if not isinstance(value, Mapping):
+        raise StudyError(f"expected a table with the name of a data set, got {shown(value)}")
+    table = dict(value)
+    source = _source(table.pop("name", None), table.get("partition"))
+    divided = table.pop("partition", source.default)
+    divided = None if divided == NOTHING else divided
+    chosen = table.pop("seed", 0)
+    if chosen != "run":
+        try:
+            chosen = primitive(chosen, int)
+        except StudyError:
+            expected = 'a whole number, or "run" for each seed its own'
+            raise StudyError(f"expected {expected}, got {shown(chosen)}", "seed") from None
+    known = ("name", "partition", "seed")
+    if divided is None:
+        settings = arguments(source.function, table, besides=("seed",), also=known)
+    else:
+        function = _partition(divided)
+        shared = {name: table.pop(name) for name in ("test", "validation", "root") if name in table}
+        settings = arguments(federate, shared)
+        also = (*known, "test", "validation", "root")
+        hidden = (*first_parameter(function), "rng")
+        settings |= arguments(function, table, besides=hidden, also=also)
+    return DataRecipe(source.name, divided, seed if chosen == "run" else chosen, settings)
+
+
+class _Source:
+    """A data set by name, and how it is divided where the study does not say."""
+
+    def __init__(self, name: str, function: Any, default: str | None) -> None:
+        self.name, self.function, self.default = name, function, default
+
+
+def _source(name: Any, partition: Any) -> _Source:
+    from understudy.simulation.data.sources import DATASETS
+
+    if not isinstance(name, str):
+        given = "none" if name is None else repr(name)
+        words = ", ".join(DATASETS)
+        raise StudyError(f"expected the name of a data set, one of {words}, got {given}", "name")
+    if ":" not in name and name not in DATASETS:
+        raise StudyError(f"no data set named {name!r}; {suggestion(name, DATASETS)}", "name")
+    with told_of("name", known=()):
+        function = imported(name) if ":" in name else DATASETS[name]
+    returned = str(inspect.signature(function).return_annotation) if callable(function) else ""
+    comes_divided = "Dataset" not in returned
+    if ":" not in name and comes_divided and partition not in (None, NOTHING):
+        raise StudyError(f"{name!r} comes divided; leave it out", "partition")
+    if ":" not in name and not comes_divided and partition == NOTHING:
+        from understudy.simulation.data.partitions import PARTITIONS
+
+        words = ", ".join(PARTITIONS)
+        raise StudyError(f"{name!r} does not come divided; expected one of {words}", "partition")
+    return _Source(name, function, None if comes_divided else "iid")
+
+
+def _partition(name: Any) -> Callable[..., Any]:
+    from understudy.simulation.data.partitions import PARTITIONS
+
+    if not isinstance(name, str):
+        raise StudyError(
+            f"expected a name, one of {', '.join(PARTITIONS)}, got {shown(name)}", "partition"
+        )
+    if ":" not in name and name not in PARTITIONS:
+        raise StudyError(
+            f"no partition named {name!r}; {suggestion(name, PARTITIONS)}", "partition"
+        )
+    with told_of("partition", known=()):
+        function: Callable[..., Any] = imported(name) if ":" in name else PARTITIONS[name]
+        return function
+
+
+def model(value: Any) -> Any:
+    """What `simulate` takes as a model."""
+    from understudy.simulation.data.models import MODELS
+
+    if isinstance(value, nn.Module) or (callable(value) and not isinstance(value, str)):
+        return value
+    if isinstance(value, str):
+        value = {"name": value}
+    if not isinstance(value, Mapping):
+        raise StudyError(f"expected a table with the name of a model, got {shown(value)}")
+    settings = dict(value)
+    name = settings.pop("name", None)
+    if not isinstance(name, str):
+        given = "none" if name is None else repr(name)
+        words = ", ".join(MODELS)
+        raise StudyError(f"expected the name of a model, one of {words}, got {given}", "name")
+    if ":" not in name and name not in MODELS:
+        raise StudyError(f"no model named {name!r}; {suggestion(name, MODELS)}", "name")
+    with told_of("name", known=()):
+        thing = imported(name) if ":" in name else MODELS[name]
+    if isinstance(thing, nn.Module):
+        if settings:
+            raise StudyError(f"{name!r} is made already", next(iter(settings)))
+        return name
+    besides = () if ":" in name else ("shape", "n_classes")
+    taken = arguments(thing, settings, besides=besides, also=("name",))
+    return {"name": name, **taken} if taken else name
+
+
+def function(value: Any, named: Mapping[str, Any] | None = None) -> Any:
+    """A loss or a metric: a name, ``module:name``, or itself."""
+    named = named or {}
+    if callable(value):
+        return value
+    if isinstance(value, str) and ":" in value:
+        with told_of(known=()):
+            found = imported(value)
+        if not callable(found):
+            raise StudyError(f"expected a function, got {shown(found)}")
+        return found
+    if isinstance(value, str) and value in named:
+        return named[value]
+    words = f"one of {', '.join(named)}, or " if named else ""
+    raise StudyError(f"expected {words}a function as 'module:name', got {shown(value)}")

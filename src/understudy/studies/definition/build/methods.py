@@ -1,0 +1,121 @@
+"""Whole strategies from the words of a study: a method's name, or a table of parts."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from understudy import registry
+from understudy.parts.local import Local, Plain
+from understudy.server.strategy import Strategy
+from understudy.studies.definition.build.parts import (
+    arguments,
+    field_names,
+    given_fields,
+    hints_of,
+    looked_up,
+    valued,
+)
+from understudy.studies.definition.errors import StudyError, shown, told_of, unknown_key, within
+
+STRATEGY_KEYS = tuple(item.name for item in fields(Strategy))
+
+
+def strategy(value: Any, local: Mapping[str, Any] | Local | None = None) -> Strategy:
+    """A strategy from a method's name, a table or itself; `local` is the study's, for all.
+
+    How clients train: the method's own, then the study's, then the strategy's own table.
+    """
+    own: Any = {}
+    if isinstance(value, Strategy):
+        made = value
+    else:
+        table = {"method": value} if isinstance(value, str) else dict(_table(value))
+        table.pop("availability", None)
+        own = table.pop("local", {})
+        made = _method(table.pop("method", None), table)
+    if isinstance(own, Local):
+        trained = own if isinstance(made.local.rule, Plain) else replace(own, rule=made.local.rule)
+    else:
+        trained = _layered(made.local, local, own)
+    with told_of(known=STRATEGY_KEYS):
+        return replace(made, local=trained)
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise StudyError(f"expected the name of a method, or a table of parts, got {shown(value)}")
+    return value
+
+
+def _method(method: Any, table: Mapping[str, Any]) -> Strategy:
+    thing: Any = Strategy() if method is None else method
+    if isinstance(thing, str):
+        with within("method"):
+            thing = looked_up(registry.STRATEGIES, thing)
+    if not isinstance(thing, Strategy) and not callable(thing):
+        raise StudyError(f"expected the name of a method, got {shown(method)}", "method")
+    hints = hints_of(Strategy)
+    own = {name: value for name, value in table.items() if name in _own_keys(thing)}
+    extra = {name: value for name, value in table.items() if name not in own}
+    known = [*_own_keys(thing), *STRATEGY_KEYS, "method", "availability"]
+    for name in extra:
+        if name == "name":
+            raise StudyError("no such key; did you mean 'method'?", name)
+        if name not in STRATEGY_KEYS:
+            raise unknown_key(name, known)
+    parts = {name: valued(name, value, hints[name]) for name, value in extra.items()}
+    with told_of(known=known):
+        if isinstance(thing, Strategy):
+            return replace(thing, **parts)
+        made: Any = thing(**arguments(thing, own), **(parts if _takes_all(thing) else {}))
+        if not isinstance(made, Strategy):
+            raise StudyError(
+                f"expected a function that returns a Strategy, got {shown(made)}", "method"
+            )
+        return made if _takes_all(thing) else replace(made, **parts)
+
+
+def _own_keys(method: Any) -> list[str]:
+    if isinstance(method, Strategy):
+        return []
+    parameters = inspect.signature(method).parameters.items()
+    return [name for name, parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
+
+
+def _takes_all(function: Callable[..., Any]) -> bool:
+    parameters = inspect.signature(function).parameters.values()
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+
+
+def _layered(base: Local, study: Any, own: Any) -> Local:
+    changes: dict[str, Any] = {}
+    for layer, is_own in ((local_table(study), False), (local_table(own), True)):
+        with within("local"):
+            values = given_fields(Local, layer)
+        if "epochs" in values and "steps" not in values:
+            values["steps"] = None  # steps would win
+        if not is_own and not isinstance(base.rule, Plain):
+            values.pop("rule", None)  # FedProx without its term would not be FedProx
+        changes |= values
+    with told_of("local", known=field_names(Local)):
+        return replace(base, **changes)
+
+
+def check_local(value: Any) -> None:
+    """Refuse a study's table that is wrong whatever the strategy."""
+    with told_of("local", known=field_names(Local)):
+        replace(Local(), **given_fields(Local, local_table(value)))
+
+
+def local_table(value: Any) -> Mapping[str, Any]:
+    """How clients train, as a table of what is given."""
+    if value is None:
+        return {}
+    if isinstance(value, Local):
+        return {item.name: getattr(value, item.name) for item in fields(Local)}
+    if not isinstance(value, Mapping):
+        raise StudyError(f"expected a table of {', '.join(field_names(Local))}, got {shown(value)}")
+    return value

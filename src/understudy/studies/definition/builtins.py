@@ -1,0 +1,109 @@
+"""The studies that come with the package, by name."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from understudy.studies.definition.errors import StudyError, suggestion
+
+if TYPE_CHECKING:
+    from understudy.studies.definition.study import Study
+
+SCALES = ("quick", "results", "paper", "tiny")
+NAMES = (
+    "quickstart",
+    "fdms-fig1",
+    "fdms-fig2",
+    "fdms-fig3",
+    "fdms-fig4",
+    "fdms-fig5",
+    "fdms-sigma",
+    "fdms-e",
+    "fdms-k40",
+    "fdms-fedprox",
+    "fdms-fmnist",
+    "fedgs-table2",
+    "fedgs-table3",
+    "fedgs-fig4",
+    "fedar-fig1",
+    "fedar-fig2",
+    "fedar-table2",
+    "fedar-table3",
+    "fedar-fig4",
+    "fedar-fig5",
+    "fedar-rho",
+    "fdms-readings",
+    "fedgs-readings",
+    "fedar-readings",
+)
+
+
+@dataclass(frozen=True)
+class BuiltIn:
+    """What a built-in study says of itself."""
+
+    name: str
+    title: str
+    shows: str
+
+
+def text(name: str) -> str:
+    """A built-in study as it is written."""
+    if name not in NAMES:
+        raise StudyError(f"no built-in study named {name!r}; {suggestion(name, NAMES)}")
+    written: str = _folder().joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    return written
+
+
+def listed() -> tuple[BuiltIn, ...]:
+    """All built-in studies, the first one for beginners."""
+    tables = [tomllib.loads(text(name)) for name in NAMES]
+    return tuple(BuiltIn(table["name"], table["title"], table["shows"]) for table in tables)
+
+
+def source(study: str | Path) -> Path:
+    """The file of a study: its own path, or the name of a built-in one."""
+    path = Path(study)
+    if path.is_file():
+        return path
+    if str(study) not in NAMES:
+        words = suggestion(str(study), NAMES)
+        raise StudyError(f"no file and no built-in study named {str(study)!r}; {words}")
+    return _path(str(study))
+
+
+def built_in(
+    name: str, scale: str | None = None, overrides: Iterable[str] | Mapping[str, Any] = ()
+) -> Study:
+    """A built-in study.
+
+    Parameters
+    ----------
+    name : str
+        One of `NAMES`.
+    scale : {"quick", "results", "paper", "tiny"}, optional
+        ``quick`` by default.
+    overrides : sequence of str, or dict
+        As in `Study.read`.
+    """
+    from understudy.studies.definition.study import Study
+
+    if name not in NAMES:
+        raise StudyError(f"no built-in study named {name!r}; {suggestion(name, NAMES)}")
+    return Study.read(_path(name), scale, overrides)
+
+
+def _folder() -> Any:
+    return files("understudy.studies.builtin")
+
+
+@cache
+def _path(name: str) -> Path:
+    # packages are installed as files; from an archive the copy lives as long as this process
+    return as_file(_folder().joinpath(f"{name}.toml")).__enter__()

@@ -1,0 +1,457 @@
+"""A study as it is written: TOML, its keys, its scales and its blocks."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from understudy.core import checks
+from understudy.measures import MEASURES
+from understudy.studies.definition.build import data as materials
+from understudy.studies.definition.build import methods
+from understudy.studies.definition.build import parts as structure
+from understudy.studies.definition.errors import StudyError, shown, suggestion, unknown_key, within
+from understudy.studies.definition.overrides import (
+    LISTED,
+    TRAINING,
+    Document,
+    flat_axes,
+    path_of,
+    put,
+    refuse_both,
+)
+
+__all__ = ["Settings", "StudyError", "Tune", "blocks", "normal", "read", "scaled", "seeds_of"]
+
+TOLD = ("name", "title", "shows", "baseline", "target", "metric")  # of the study as a whole
+ASKED = (
+    "rounds",
+    "seeds",
+    "data",
+    "model",
+    "local",
+    "strategies",
+    "availability",
+    "axes",
+    "delay",
+    "loss",
+    "metrics",
+    "evaluate",
+    "evaluate_every",
+    "per_client_every",
+    "oracle",
+    "device",
+    "analysis",
+)
+KEYS = (*TOLD, *ASKED, "tune", "block", "blocks", "scale")
+TINY = "tiny"
+QUICK = "quick"
+METRIC_PARTS = ("test", "validation", "train")
+PART_PREFIXES = tuple(f"{part}_" for part in METRIC_PARTS)
+TUNED = ("tune", "metric")
+MEASURED = ("loss", "accuracy")  # by the evaluation itself
+GOALS = {"min": ("loss", "error"), "max": ("accuracy", "f1")}  # by words of a metric's name
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is a number, a word or a list."""
+
+    rounds: int
+    evaluate: tuple[str, ...] = ("test",)
+    evaluate_every: int = 1
+    per_client_every: int = 0
+    oracle: bool = False
+    device: str = "cpu"
+    analysis: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        checks.integer("rounds", self.rounds, low=1)
+        checks.integer("evaluate_every", self.evaluate_every, low=1)
+        checks.integer("per_client_every", self.per_client_every, low=0)
+        for item in self.evaluate:
+            checks.choice("evaluate", item, METRIC_PARTS)
+        for item in self.analysis:
+            _check_analysis(item)
+
+
+@dataclass(frozen=True)
+class Tune:
+    """A hyper-parameter that is chosen for each strategy, on seeds of its own.
+
+    Parameters
+    ----------
+    key : str
+        A dotted key, such as ``local.lr``.
+    values : tuple
+        What is tried.
+    seeds : tuple of int
+        Of the trials: none of the study's own.
+    metric : str
+        A metric of the last evaluated round, on validation data as a rule.
+    goal : {"auto", "min", "max"}
+        Whether less is better; by itself: less of a loss or an error, more of an accuracy or F1.
+        Of anything else it must be said.
+    rounds : int, optional
+        Of a trial; by default the study's.
+    availability : str, optional
+        The label of the only mode that is tried; by default all, and their mean decides.
+    """
+
+    key: str
+    values: tuple[Any, ...]
+    seeds: tuple[int, ...] = (1000, 1001, 1002)
+    metric: str = "validation_loss"
+    goal: str = "auto"
+    rounds: int | None = None
+    availability: str | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.values) < 2:
+            raise ValueError(f"values: expected at least two, got {list(self.values)}")
+        checks.choice("goal", self.goal, ("auto", "min", "max"))
+        if self.rounds is not None:
+            checks.integer("rounds", self.rounds, low=1)
+        if self.evaluate and self.goal == "auto" and self._known_goal is None:
+            raise ValueError(
+                f"goal: expected 'min' or 'max': which of them is better is not known of "
+                f"{self.metric!r}"
+            )
+
+    @property
+    def less_is_better(self) -> bool:
+        return (self._known_goal if self.goal == "auto" else self.goal) == "min"
+
+    @property
+    def _known_goal(self) -> str | None:
+        words = set(self.measured.split("_"))
+        goals = {goal for goal, known in GOALS.items() if words & set(known)}
+        return goals.pop() if len(goals) == 1 else None
+
+    @property
+    def evaluate(self) -> tuple[str, ...]:
+        """What a trial is evaluated on."""
+        return tuple(part for part in METRIC_PARTS if self.metric.startswith(f"{part}_"))
+
+    @property
+    def measured(self) -> str:
+        """The metric without the part that it is measured on."""
+        return self.metric.partition("_")[2]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A rectangle of the study."""
+
+    name: str | None
+    document: Document = field(default_factory=dict)
+
+
+def read(source: str | Path) -> tuple[Document, str, Path | None]:
+    """A study's document, what to call it in errors, and its file; `source` may be the text."""
+    text, name, file = _text(source)
+    try:
+        return tomllib.loads(text), name, file
+    except tomllib.TOMLDecodeError as error:
+        told = StudyError(f"not TOML: {error}")
+        told.source = name
+        raise told from error
+
+
+def _text(source: str | Path) -> tuple[str, str, Path | None]:
+    if isinstance(source, str) and "\n" in source:
+        return source, "study", None
+    file = Path(source)
+    try:
+        return file.read_text(encoding="utf-8"), str(source), file.resolve()
+    except FileNotFoundError:
+        raise StudyError(f"no study file {str(source)!r}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise StudyError(f"cannot read {str(source)!r}: {error}") from error
+
+
+def normal(document: Mapping[str, Any]) -> Document:
+    """A document in the one form that the rest of the code knows; keys are checked."""
+    for key in document:
+        if key not in KEYS:
+            raise unknown_key(key, KEYS)
+    _refuse_epochs_and_steps(document)
+    made: Document = {"local": {}, **document}
+    for key in LISTED:
+        if key in made:
+            made[key] = _by_label(key, made[key])
+    made.setdefault("availability", {"always": {"name": "always"}})
+    for key in ("data", "model"):
+        if isinstance(made.get(key), str):
+            made[key] = {"name": made[key]}
+    made["local"] = methods.local_table(made["local"])
+    made["axes"] = flat_axes(made.get("axes", {}))
+    made["block"] = _named_blocks(made.get("block", []))
+    made["scale"] = _scales(made.get("scale", {}))
+    return made
+
+
+def _refuse_epochs_and_steps(written: Any, *place: str) -> None:
+    """Refuse a table that says both, wherever it is; keys may be dotted."""
+    if isinstance(written, list | tuple):
+        for position, item in enumerate(written):
+            name = item.get("name", position + 1) if isinstance(item, Mapping) else position + 1
+            _refuse_epochs_and_steps(item, *place, str(name))
+    if not isinstance(written, Mapping):
+        return
+    dotted: dict[tuple[str, ...], set[str]] = {}
+    for key, value in written.items():
+        path = path_of(key) if isinstance(key, str) and "." in key else (str(key),)
+        if path[-1] == TRAINING:
+            with within(*place, *path):
+                refuse_both(value)
+        if path[-2:-1] == (TRAINING,):
+            dotted.setdefault(path[:-1], set()).add(path[-1])
+        _refuse_epochs_and_steps(value, *place, *path)
+    for path, names in dotted.items():
+        with within(*place, *path):
+            refuse_both(dict.fromkeys(names))
+
+
+def _by_label(key: str, value: Any) -> dict[str, Any]:
+    if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
+        value = {item: item for item in value}
+    if not isinstance(value, Mapping) or not value:
+        raise StudyError(f"expected a table of labels, got {shown(value)}", key)
+    naming = "method" if key == "strategies" else "name"
+    return {
+        str(label): {naming: item} if isinstance(item, str) else item
+        for label, item in value.items()
+    }
+
+
+def _named_blocks(value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        value = [{"name": name, **table} for name, table in value.items()]
+    if not isinstance(value, list | tuple) or not all(isinstance(item, Mapping) for item in value):
+        raise StudyError(f"expected tables, each headed [[block]], got {shown(value)}", "block")
+    blocks: dict[str, Any] = {}
+    for position, table in enumerate(value):
+        name = str(table.get("name", position + 1))
+        if name in blocks:
+            raise StudyError(f"two blocks have the name {name!r}", "block")
+        for key in table:
+            if key != "name" and path_of(key)[0] not in ASKED:
+                with within("block", name):
+                    raise unknown_key(key, ("name", *ASKED))
+        blocks[name] = dict(table)
+        for key in LISTED:
+            if isinstance(table.get(key), Mapping):
+                with within("block", name):
+                    blocks[name][key] = _by_label(key, table[key])
+    return blocks
+
+
+def _scales(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(v, Mapping) for v in value.values()):
+        raise StudyError(f"expected tables, each headed [scale.name], got {shown(value)}", "scale")
+    known = [key for key in KEYS if key not in ("name", "scale")]
+    for name, table in value.items():
+        for key in table:
+            if path_of(key)[0] not in known:
+                with within("scale", name):
+                    raise unknown_key(key, known)
+    return dict(value)
+
+
+def chosen_scale(document: Document, scale: str | None) -> str | None:
+    """The scale to run at: the one asked for, or ``quick`` where the study has it."""
+    scales = document["scale"]
+    if scale is None:
+        return QUICK if QUICK in scales else None
+    if scale not in scales and scale != TINY:
+        known = [*scales, *([] if TINY in scales else [TINY])]
+        raise StudyError(f"no scale named {scale!r}; {suggestion(scale, known)}", "scale")
+    return scale
+
+
+def scaled(document: Document, scale: str | None) -> Document:
+    """The document with a scale's values; tables are amended."""
+    if scale is None:
+        return document
+    with within("scale", scale):
+        return _changed(document, document["scale"].get(scale, {}))
+
+
+def _changed(document: Document, changes: Mapping[str, Any], *, whole: bool = False) -> Document:
+    for key, value in changes.items():
+        document = put(document, path_of(key), value, whole=whole)
+    return document
+
+
+Override = tuple[tuple[str, ...], Any]
+
+
+def overridden(document: Document, overrides: Iterable[Override]) -> Document:
+    """The document with values of the command line; where there are blocks, what fits no block
+    is an error only in `blocks`."""
+    for path, value in overrides:
+        if path[0] not in KEYS:
+            raise unknown_key(path[0], KEYS)
+        if path[0] == "scale":
+            raise StudyError("is chosen as a whole, with --scale", *path)
+        _refuse_grid_key(document, path)
+        try:
+            document = put(document, path, value)
+        except StudyError:
+            if not document["block"] or path[0] not in ASKED:
+                raise
+    return document
+
+
+def _refuse_grid_key(document: Document, path: tuple[str, ...]) -> None:
+    key = ".".join(path)
+    if key in document["axes"]:
+        raise StudyError(f"is an axis; set axes.{key} to a list instead", *path)
+    tuned = document.get("tune")
+    if isinstance(tuned, Mapping) and tuned.get("key") == key:
+        raise StudyError("is tuned; set tune.values to a list instead", *path)
+
+
+def blocks(document: Document, overrides: Iterable[Override] = ()) -> list[Block]:
+    """The rectangles of a study, each as a whole document; the command line has the last word."""
+    tables = _kept_blocks(document)
+    if not tables:
+        return [Block(None, document)]
+    made = []
+    for name, table in tables.items():
+        changes = {key: value for key, value in table.items() if key != "name"}
+        with within("block", name):
+            changed = _changed(document, changes, whole=True)
+        # a label that is missing would mean "in every group"
+        named = "name" in table or len(document["block"]) > 1
+        made.append(Block(name if named else None, changed))
+    for path, value in overrides:
+        if path[0] in ASKED:
+            made = _overridden_blocks(made, path, value)
+    return made
+
+
+def _kept_blocks(document: Document) -> dict[str, Any]:
+    tables: dict[str, Any] = document["block"]
+    kept = document.get("blocks")
+    if kept is None:
+        return tables
+    if isinstance(kept, str) or not isinstance(kept, list | tuple):
+        raise StudyError(f"expected a list of the names of blocks, got {shown(kept)}", "blocks")
+    for name in kept:
+        if name not in tables:
+            raise StudyError(f"no block {name!r}; {suggestion(str(name), tables)}", "blocks")
+    return {name: tables[name] for name in kept}
+
+
+def _overridden_blocks(made: list[Block], path: tuple[str, ...], value: Any) -> list[Block]:
+    """Each block with a value, wherever its key is; an error where it is in none."""
+    changed, error = [], None
+    for block in made:
+        _refuse_grid_key(block.document, path)
+        here = value
+        if path in (("strategies",), ("availability",)) and isinstance(value, list | tuple):
+            here = [label for label in value if label in block.document[path[0]]]
+            if value and not here:
+                continue  # nothing of this block is wanted
+        try:
+            changed.append(Block(block.name, put(block.document, path, here)))
+        except StudyError as found:
+            error = found
+            changed.append(block)
+    if not changed or (error and all(new is old for new, old in zip(changed, made, strict=False))):
+        raise error or StudyError(f"no block has any of {list(value)}", *path)
+    return changed
+
+
+def settings(document: Document) -> Settings:
+    """What is a number, a word or a list, checked."""
+    known = structure.field_names(Settings)
+    given = {key: document[key] for key in known if key in document}
+    for key in ("evaluate", "analysis"):
+        if isinstance(given.get(key), str):
+            given[key] = (given[key],)
+    made: Settings = structure.dataclass_of(Settings, given)
+    return made
+
+
+def tune(document: Document) -> Tune | None:
+    """What is tuned, checked."""
+    if document.get("tune") is None:
+        return None
+    with within("tune"):
+        table = document["tune"]
+        if not isinstance(table, Mapping):
+            raise StudyError(f"expected a table, got {shown(table)}")
+        given = dict(table)
+        if "seeds" in given:
+            given["seeds"] = seeds_of(given["seeds"])
+        made: Tune = structure.dataclass_of(Tune, given)
+        if not made.evaluate:
+            words = " or ".join(f"{part}_…" for part in METRIC_PARTS)
+            raise StudyError(f"expected {words}, got {made.metric!r}", "metric")
+        return made
+
+
+def check_tuned(tune: Tune, document: Document) -> None:
+    """Refuse a metric of ``[tune]`` that no trial of these words would have."""
+    known = [f"{tune.evaluate[0]}_{name}" for name in _measured(document)]
+    if tune.metric not in known:
+        raise StudyError(f"no metric {tune.metric!r}; {suggestion(tune.metric, known)}", *TUNED)
+
+
+def check_metric(metric: str | None, documents: Sequence[Document]) -> None:
+    """Refuse a measure that no run of these words would have; an analysis may find any."""
+    if metric is None or any(document.get("analysis") for document in documents):
+        return
+    known = dict.fromkeys(name for name in MEASURES if not name.startswith(PART_PREFIXES))
+    for document in documents:
+        parts = document.get("evaluate", Settings.evaluate)
+        for part in (parts,) if isinstance(parts, str) else parts:
+            # loss and accuracy on test data have measures of their own
+            told = MEASURED if part == "test" else ()
+            names = [name for name in _measured(document) if name not in told]
+            known |= dict.fromkeys(f"{part}_{name}_last" for name in names)
+    if metric not in known:
+        raise StudyError(f"no measure {metric!r}; {suggestion(metric, known)}", "metric")
+
+
+def _measured(document: Document) -> list[str]:
+    """What a model is evaluated by: loss, accuracy and the study's own."""
+    own = document.get("metrics", {})
+    return [*MEASURED, *(own if isinstance(own, Mapping) else ())]
+
+
+def seeds_of(value: Any) -> tuple[int, ...]:
+    """0 .. n-1 for a number n, else the seeds themselves."""
+    expected = "expected a whole number >= 1, or a list of different whole numbers >= 0"
+    if _whole(value, 1):
+        return tuple(range(int(value)))
+    if isinstance(value, str) or not hasattr(value, "__iter__"):
+        raise StudyError(f"{expected}, got {shown(value)}", "seeds")
+    seeds = list(value)
+    if not seeds or not all(_whole(seed, 0) for seed in seeds) or len(set(seeds)) < len(seeds):
+        raise StudyError(f"{expected}, got {shown(value)}", "seeds")
+    return tuple(int(seed) for seed in seeds)
+
+
+def _whole(value: Any, low: int) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        return False
+    return int(value) >= low
+
+
+def _check_analysis(name: str) -> None:
+    from understudy.analysis import ANALYSES
+
+    if ":" in name:
+        with within("analysis"):
+            materials.function(name)
+    elif name not in ANALYSES:
+        raise ValueError(f"analysis: no analysis named {name!r}; {suggestion(name, ANALYSES)}")

@@ -1,0 +1,251 @@
+"""How long cells take and how much room they need, counted without running or loading anything.
+
+The work of a round is counted as `LocalTrainer` counts it: steps, and multiply-adds of a forward
+and a backward pass. Seconds are those of a typical core; machines differ by a factor of two.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+
+from understudy.core.describe import describe
+from understudy.core.types import Population
+from understudy.parts.samplers.power_of_choice import PowerOfChoice
+from understudy.simulation.data.models import build
+from understudy.simulation.training.batches import n_steps_of
+from understudy.simulation.training.conv_kernels import measure
+from understudy.simulation.training.evaluation import BATCH
+from understudy.simulation.training.trainer import (
+    MULTIPLY_ADDS,
+    SOFTMAX_STEP_SECONDS,
+    STEP_SECONDS,
+    usable_cores,
+)
+from understudy.studies.definition.cell import DataRecipe
+
+if TYPE_CHECKING:
+    from understudy.parts.local import Local
+    from understudy.simulation.data.federation import Federation
+    from understudy.studies.definition.cell import Cell, Task
+
+STUDY_SECONDS = 6.0  # of the wall clock, once: processes start, tables and the report are made
+ROUND_SECONDS = 0.005  # of the loop itself: sampling, sums, logs
+BATCH_SECONDS = 0.0005  # of an evaluated batch, besides its multiply-adds
+ROUND_BYTES, CLIENT_BYTES = 800, 6  # of a round in the store, and of each client in it
+MOST_EXACT = 10  # clients whose coalitions are all evaluated for Shapley values
+COALITIONS = 1000  # about, for more
+
+
+class Images(NamedTuple):
+    """A published data set: what its size is without looking."""
+
+    shape: tuple[int, ...]
+    n_classes: int
+    n_train: int
+    n_test: int  # 0: a share is held out
+
+
+IMAGES = {
+    "digits": Images((1, 8, 8), 10, 1797, 0),
+    "mnist": Images((1, 28, 28), 10, 60_000, 10_000),
+    "fashion_mnist": Images((1, 28, 28), 10, 60_000, 10_000),
+    "cifar10": Images((3, 32, 32), 10, 50_000, 10_000),
+    "svhn": Images((3, 32, 32), 10, 73_257, 26_032),
+}
+SYNTHETIC_MEAN = 453  # 50 + the mean of LogNormal(4, 2), of which 75 / 15 / 10 % are parts
+
+
+@dataclass(frozen=True)
+class Size:
+    """The data of a cell, in numbers."""
+
+    shape: tuple[int, ...]
+    n_outputs: int
+    sizes: tuple[int, ...]  # (N,) training examples of each client, at least about
+    n_validation: int  # of all clients
+    n_test: int
+
+    @property
+    def n_clients(self) -> int:
+        return len(self.sizes)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What cells need."""
+
+    n_cells: int
+    core_seconds: float
+    n_bytes: int
+
+    def seconds(self, cores: int | None = None) -> float:
+        """Wall clock, all cores being used; by default those of this machine."""
+        if not self.n_cells:
+            return 0.0
+        return STUDY_SECONDS + self.core_seconds / max(
+            1, usable_cores() if cores is None else cores
+        )
+
+
+def estimate(cells: Iterable[Cell]) -> Estimate:
+    """What some cells need; the same cell counts once."""
+    chosen = {cell.key: cell.task for cell in cells}
+    counted: dict[str, tuple[float, int]] = {}
+    seconds, n_bytes = 0.0, 0
+    for task in chosen.values():
+        key = _alike(task)
+        if key not in counted:
+            counted[key] = _counted(task)
+        seconds += counted[key][0]
+        n_bytes += counted[key][1]
+    return Estimate(len(chosen), seconds, n_bytes)
+
+
+def _alike(task: Task) -> str:
+    """Cells that differ in their seed alone cost the same."""
+    described = task.resolved()
+    described.pop("seed")
+    if isinstance(task.data, DataRecipe):
+        described["data"].pop("seed")
+    return json.dumps(described, sort_keys=True)
+
+
+def _counted(task: Task) -> tuple[float, int]:
+    size, local = size_of(task), task.strategy.local
+    per_example, n_parameters = _model(task, size)
+    closed = describe(task.model) in ("softmax", {"name": "softmax"})
+    per_step = SOFTMAX_STEP_SECONDS if closed else STEP_SECONDS
+    pass_seconds = per_example / MULTIPLY_ADDS
+    reachable = _reachable(task, size)
+    client_seconds = [_training(n, local, per_step, pass_seconds) for n in size.sizes]
+    per_client, everybody = float(np.mean(client_seconds)), float(np.sum(client_seconds))
+    round_seconds = ROUND_SECONDS + min(_wanted(task, size), reachable) * per_client
+    if task.oracle:
+        round_seconds = ROUND_SECONDS + everybody
+    if isinstance(task.strategy.sampler, PowerOfChoice):
+        judged = size.n_validation or sum(size.sizes)
+        round_seconds += judged * reachable / size.n_clients * pass_seconds
+    evaluated = {"test": size.n_test, "train": sum(size.sizes), "validation": size.n_validation}
+    examples = sum(evaluated[part] for part in task.evaluate)
+    judging = examples * (pass_seconds + BATCH_SECONDS / BATCH)
+    seconds = task.rounds * round_seconds
+    seconds += -(-task.rounds // task.evaluate_every) * judging
+    if task.per_client_every:
+        seconds += -(-task.rounds // task.per_client_every) * size.n_test * pass_seconds
+    if "graph_f1" in task.analysis:
+        seconds += everybody
+    if "shapley" in task.analysis:
+        few = size.n_clients <= MOST_EXACT
+        seconds += (2**size.n_clients if few else COALITIONS) * size.n_test * pass_seconds
+    per_round = ROUND_BYTES + CLIENT_BYTES * size.n_clients
+    return seconds, 4 * n_parameters + task.rounds * per_round
+
+
+def _model(task: Task, size: Size) -> tuple[float, int]:
+    """Multiply-adds of one example's forward pass, and how many numbers the model has."""
+    known = json.dumps([describe(task.model), size.shape, size.n_outputs])
+    if known not in _models:
+        module = build(task.model, size.shape, size.n_outputs, 0)
+        cost = measure(module, torch.zeros(1, *size.shape), 1)
+        n_numbers = sum(entry.numel() for entry in module.state_dict().values())
+        _models[known] = cost.per_example, n_numbers
+    return _models[known]
+
+
+_models: dict[str, tuple[float, int]] = {}  # large ones take a second to make
+
+
+def _training(n_examples: int, local: Local, per_step: float, pass_seconds: float) -> float:
+    steps = n_steps_of(n_examples, local, 0)
+    seen = steps * min(n_examples, local.batch_size)
+    return steps * per_step + 3 * seen * pass_seconds  # backward costs twice the forward pass
+
+
+def _wanted(task: Task, size: Size) -> float:
+    """Clients that are asked for, of those that can be reached."""
+    count = getattr(task.strategy.sampler, "count", None)
+    return size.n_clients if count is None else min(int(count(size.n_clients)), size.n_clients)
+
+
+def _reachable(task: Task, size: Size) -> float:
+    """Clients that can be reached, in the mean of a few rounds."""
+    n = size.n_clients
+    labels = np.ones((n, max(1, size.n_outputs)))
+    groups = np.arange(n) * min(5, n) // n
+    population = Population(
+        n_clients=n, n_examples=np.array(size.sizes, dtype=float), label_counts=labels,
+        groups=groups,
+    )  # fmt: skip
+    try:
+        state = task.availability.init(population)
+        rates = [task.availability.rates(state, t) for t in range(1, 25)]
+    except Exception:  # somebody's own, or one that wants to know more: everyone, then
+        return float(n)
+    known = [float(np.sum(rate)) for rate in rates if rate is not None]
+    return float(np.mean(known)) if known else float(n)
+
+
+def size_of(task: Task) -> Size:
+    """The size of a cell's data, by name where the name tells it; else the data are looked at."""
+    recipe = task.data
+    if not isinstance(recipe, DataRecipe):
+        return _looked_at(recipe)
+    settings = dict(recipe.settings)
+    if recipe.name == "synthetic":
+        n = int(settings.get("n_clients", 30))
+        train, validation, test = (round(SYNTHETIC_MEAN * share) for share in (0.75, 0.15, 0.10))
+        return Size((60,), 10, (train,) * n, validation * n, test * n)
+    if recipe.name not in IMAGES or recipe.partition is None or ":" in recipe.partition:
+        return _looked_at(recipe.federation())
+    images = IMAGES[recipe.name]
+    n_test = images.n_test or round(float(settings.get("test", 0.2)) * images.n_train)
+    n_train = images.n_train - (0 if images.n_test else n_test)
+    sizes = _sizes(recipe.partition, n_train, settings)
+    held_out = float(settings.get("validation", 0.0))
+    trained = tuple(max(1, round(n * (1 - held_out))) for n in sizes)
+    return Size(images.shape, images.n_classes, trained, sum(sizes) - sum(trained), n_test)
+
+
+def _sizes(partition: str, n_train: int, settings: dict[str, Any]) -> Sequence[int]:
+    default = 20 if partition in ("clustered", "iid", "shards") else 100
+    n = int(settings.get("n_clients", default))
+    even = n_train // n
+    if partition == "clustered":
+        even = int(settings.get("per_client", 200))
+    elif partition == "classes_per_client":
+        even = min(even, int(settings.get("per_client") or even))
+    elif partition == "shards":
+        n_shards = int(settings.get("n_shards", 200))
+        size = int(settings.get("shard_size") or n_train // n_shards)
+        even = int(settings.get("shards_per_client", 2)) * size
+    return (even,) * n
+
+
+def _looked_at(federation: Federation) -> Size:
+    held = federation.validation
+    return Size(
+        tuple(federation.x.shape[1:]),
+        federation.n_outputs,
+        tuple(int(n) for n in federation.sizes),
+        0 if held is None else sum(len(mine) for mine in held),
+        len(federation.test),
+    )
+
+
+def readable(seconds: float) -> str:
+    """A duration in the words of a rough guess."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 90 * 60:
+        return f"{round(seconds / 60)} min"
+    hours = seconds / 3600
+    return f"{hours:.1f} h" if hours < 10 else f"{round(hours):,} h"
+
+
+__all__ = ["Estimate", "Size", "estimate", "readable", "size_of"]

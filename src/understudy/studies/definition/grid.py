@@ -1,0 +1,398 @@
+"""From a study's document to its cells: every strategy in every situation, with every seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from torch.nn.functional import cross_entropy
+
+from understudy.server.strategy import Strategy
+from understudy.studies.definition import document as config
+from understudy.studies.definition import tiny
+from understudy.studies.definition.axes import (
+    Axis,
+    axis_names,
+    levels_of,
+    moved,
+    own_availability,
+    refuse_epochs_and_steps,
+    touches,
+)
+from understudy.studies.definition.build import data as materials
+from understudy.studies.definition.build import methods
+from understudy.studies.definition.build import parts as structure
+from understudy.studies.definition.cell import DataRecipe, Label, Task
+from understudy.studies.definition.document import Block, Tune
+from understudy.studies.definition.errors import (
+    StudyError,
+    shown,
+    suggestion,
+    told_of,
+    unknown_key,
+    within,
+)
+from understudy.studies.definition.overrides import LISTED, Document, path_of, put, with_field
+
+if TYPE_CHECKING:
+    from understudy.simulation.data.federation import Federation
+
+AXIS_KEYS = tuple(key for key in config.ASKED if key not in ("seeds", "axes"))
+TUNED = "tuned"
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """A cell before it is hashed."""
+
+    labels: dict[str, Label]
+    task: Task
+
+
+@dataclass(frozen=True)
+class Small:
+    """That cells are made small for tests, but for these keys of the data and of training."""
+
+    data: frozenset[str] = frozenset()
+    local: bool = True
+
+
+class Grid:
+    """The cells of one study.
+
+    Parameters
+    ----------
+    blocks : list of Block
+        Its rectangles, as whole documents.
+    known : mapping
+        The study's document before the blocks, for labels that only some of them have.
+    path : tuple of str
+        Folders where plug-ins are found.
+    small : Small, optional
+        For the scale of tests.
+    """
+
+    def __init__(
+        self,
+        blocks: Sequence[Block],
+        known: Mapping[str, Any],
+        path: tuple[str, ...],
+        small: Small | None = None,
+    ) -> None:
+        self.blocks, self.path, self.small = blocks, path, small
+        self._known = known
+        config.check_metric(known.get("metric"), [block.document for block in blocks])
+        keys = dict.fromkeys(key for block in blocks for key in block.document["axes"])
+        self.names = axis_names(list(keys))
+        self.has_blocks = any(block.name is not None for block in blocks)
+        self._memo: dict[Any, Any] = {}
+
+    def drafts(
+        self, tune: Tune | None = None, picks: Mapping[str, Label] | None = None
+    ) -> list[Draft]:
+        """All cells of the study, in its order; with picks, at the values that were picked."""
+        return [
+            draft
+            for block in self.blocks
+            for draft in self._block(block, self._picked(tune, picks))
+        ]
+
+    def trials(self, tune: Tune) -> list[Draft]:
+        """All cells that a value is picked from."""
+        return [draft for block in self.blocks for draft in self._trials(block, tune)]
+
+    def levels(self) -> dict[str, list[Label]]:
+        """Names of the axes → labels of their levels, over all blocks."""
+        found: dict[str, dict[Label, None]] = {name: {} for name in self.names.values()}
+        for block in self.blocks:
+            for axis in self._axes(block.document):
+                found[axis.name] |= dict.fromkeys(level.label for level in axis.levels)
+        return {name: list(labels) for name, labels in found.items()}
+
+    # -- one rectangle -------------------------------------------------------------------------
+
+    def _block(self, block: Block, changed: Change) -> Iterator[Draft]:
+        with _inside(block):
+            seeds = config.seeds_of(block.document.get("seeds", 1))
+            for document, labels, _ in self._points(block.document):
+                label = str(labels["strategy"])
+                document = changed(document, block, label)
+                for seed in seeds:
+                    yield Draft(self._labels(block, labels), self._task(document, labels, seed))
+
+    def _trials(self, block: Block, tune: Tune) -> Iterator[Draft]:
+        with _inside(block):
+            levels = levels_of(tune.values, ("tune", "values"))
+            path = path_of(tune.key)
+            modes = block.document["availability"]
+            if tune.availability is not None and tune.availability not in modes:
+                message = f"no label {tune.availability!r}; {suggestion(tune.availability, modes)}"
+                raise StudyError(message, "tune", "availability")
+            self._check_key(block.document, path, ("tune", "key"))
+            refuse_epochs_and_steps([*block.document["axes"], tune.key], "tune", "key")
+            config.check_tuned(tune, block.document)
+            for document, labels, mode in self._points(block.document):
+                label = str(labels["strategy"])
+                if tune.availability not in (None, mode) and labels["availability"] is not None:
+                    continue
+                if not touches(path, document, label, None):
+                    continue
+                for level in levels:
+                    tried = put(document, path, level.value)
+                    own = {**self._labels(block, labels), TUNED: level.label}
+                    for seed in tune.seeds:
+                        yield Draft(own, self._trial(tried, labels, seed, tune))
+
+    def _points(self, document: Document) -> Iterator[tuple[Document, dict[str, Label], str]]:
+        """Every strategy in every situation: its document and its labels."""
+        axes = self._axes(document)
+        seen: set[tuple[tuple[str, Label], ...]] = set()
+        for levels in product(*(axis.levels for axis in axes)):
+            for mode in document["availability"]:
+                for label, strategy in document["strategies"].items():
+                    own = own_availability(strategy) is not None
+                    labels: dict[str, Label] = {
+                        "strategy": label,
+                        "availability": None if own else mode,
+                    }
+                    changed = document
+                    for axis, level in zip(axes, levels, strict=True):
+                        touched = touches(axis.path, document, label, None if own else mode)
+                        labels[axis.name] = level.label if touched else None
+                        if touched:
+                            changed = moved(changed, axis, level, mode)
+                    point = tuple(labels.items())
+                    if point not in seen:
+                        seen.add(point)
+                        yield changed, labels, mode
+
+    def _labels(self, block: Block, labels: Mapping[str, Label]) -> dict[str, Label]:
+        """All labels of the study, in one order; None where one does not matter."""
+        whole: dict[str, Label] = {name: labels[name] for name in ("strategy", "availability")}
+        whole |= {name: labels.get(name) for name in self.names.values()}
+        if self.has_blocks:
+            whole["block"] = block.name
+        return whole
+
+    def _axes(self, document: Document) -> list[Axis]:
+        axes = []
+        refuse_epochs_and_steps(document["axes"], "axes")
+        for key, value in document["axes"].items():
+            path = path_of(key)
+            if not self._check_key(document, path, ("axes", key)):
+                continue
+            axes.append(Axis(path, levels_of(value, ("axes", key)), self.names[key]))
+        return axes
+
+    def _check_key(self, document: Document, path: tuple[str, ...], place: tuple[str, ...]) -> bool:
+        """Whether an axis matters in this block; an error where it could matter in none."""
+        with within(*place):
+            if path[0] not in AXIS_KEYS:
+                error = unknown_key(path[0], AXIS_KEYS)
+                raise StudyError(error.message)
+            if path[0] in LISTED and len(path) == 1:
+                raise StudyError(f"write [{path[0]}], whose labels are compared anyway")
+            if path[0] == "strategies" and path[1] not in document["strategies"]:
+                if path[1] in self._known.get("strategies", {}):
+                    return False  # this block leaves it out
+                words = suggestion(path[1], document["strategies"])
+                raise StudyError(f"no strategy {path[1]!r}; {words}")
+            if path[0] == "availability" and path[1] not in document["availability"]:
+                modes = document["availability"]
+                if not with_field(modes, path[1]):
+                    if with_field(self._known.get("availability", {}), path[1]):
+                        return False
+                    raise StudyError(f"none of {', '.join(modes)} has a parameter {path[1]!r}")
+        return True
+
+    # -- one cell ------------------------------------------------------------------------------
+
+    def _trial(
+        self, document: Document, labels: Mapping[str, Label], seed: int, tune: Tune
+    ) -> Task:
+        task = self._task(document, labels, seed)
+        rounds = task.rounds if tune.rounds is None else tune.rounds
+        _refuse_without_validation(task.data, tune.evaluate, tune.metric, ("tune", "metric"))
+        return replace(
+            task,
+            rounds=rounds,
+            evaluate=tune.evaluate,
+            evaluate_every=min(task.evaluate_every, rounds),
+            per_client_every=0,
+            oracle=False,
+            analysis=(),
+        )
+
+    def _task(self, document: Document, labels: Mapping[str, Label], seed: int) -> Task:
+        label = str(labels["strategy"])
+        value = document["strategies"][label]
+        own = own_availability(value)
+        self._once("local", document["local"], methods.check_local)
+        with within("strategies", label):
+            strategy = self._once("strategy", (value, document["local"]), _strategy)
+            if own is not None:
+                with within("availability"):
+                    availability = self._once("availability", own, _availability)
+        if own is None:
+            mode = str(labels["availability"])
+            with within("availability", mode):
+                value = document["availability"][mode]
+                availability = self._once("availability", value, _availability)
+        given = config.settings(document)
+        data = self._data(document, seed)
+        _refuse_without_validation(data, given.evaluate, "validation", ("evaluate",))
+        if self.small is not None and self.small.local:
+            strategy = tiny.short_training(strategy)
+        task = Task(
+            data=data,
+            model=self._model(document),
+            strategy=strategy,
+            rounds=given.rounds,
+            availability=availability,
+            delay=self._delay(document),
+            seed=seed,
+            loss=self._loss(document),
+            metrics=self._metrics(document),
+            evaluate=given.evaluate,
+            evaluate_every=given.evaluate_every,
+            per_client_every=given.per_client_every,
+            oracle=given.oracle,
+            device=given.device,
+            analysis=given.analysis,
+            path=self.path,
+        )
+        if task.analysis:
+            from understudy.analysis import check
+
+            with told_of(known=("analysis",)):
+                check(task)
+        return task
+
+    def _data(self, document: Document, seed: int) -> Any:
+        if "data" not in document:
+            raise StudyError("expected a table with the name of a data set, got none", "data")
+        with told_of("data", known=()):
+            recipe = self._once(
+                "data", (document["data"], seed), lambda pair: materials.data(*pair)
+            )
+        return recipe if self.small is None else tiny.small_data(recipe, self.small.data)
+
+    def _model(self, document: Document) -> Any:
+        if "model" not in document:
+            raise StudyError("expected a table with the name of a model, got none", "model")
+        with within("model"):
+            return self._once("model", document["model"], materials.model)
+
+    def _delay(self, document: Document) -> Any:
+        value = document.get("delay")
+        if value is None or value == structure.NOTHING:
+            return None
+        with within("delay"):
+            return self._once("delay", value, lambda given: structure.part("delay", given))
+
+    def _loss(self, document: Document) -> Any:
+        with within("loss"):
+            return materials.function(document.get("loss", cross_entropy), materials.LOSSES)
+
+    def _metrics(self, document: Document) -> dict[str, Any]:
+        metrics = document.get("metrics", {})
+        if not isinstance(metrics, Mapping):
+            raise StudyError(f"expected a table of functions, got {shown(metrics)}", "metrics")
+        made = {}
+        for name, value in metrics.items():
+            with within("metrics", name):
+                if name in config.MEASURED:
+                    raise StudyError(f"{name!r} is measured anyway; take another name")
+                made[name] = materials.function(value)
+        return made
+
+    def _once(self, kind: str, value: Any, make: Callable[[Any], Any]) -> Any:
+        """The same words are structured once: a study has thousands of cells and few parts."""
+        key = (kind, _hashable(value))
+        if key not in self._memo:
+            self._memo[key] = make(value)
+        return self._memo[key]
+
+    # -- picks ---------------------------------------------------------------------------------
+
+    def _picked(self, tune: Tune | None, picks: Mapping[str, Label] | None) -> Change:
+        def unchanged(document: Document, block: Block, label: str) -> Document:
+            return document
+
+        if tune is None or picks is None:
+            return unchanged
+        tried = levels_of(tune.values, ("tune", "values"))
+        levels: dict[Label, Any] = {level.label: level.value for level in tried}
+        path = path_of(tune.key)
+
+        def changed(document: Document, block: Block, label: str) -> Document:
+            name = pick_name(block.name, label)
+            if name not in picks or not touches(path, document, label, None):
+                return document
+            if picks[name] not in levels:
+                words = ", ".join(str(known) for known in levels)
+                raise StudyError(f"expected one of {words}, got {shown(picks[name])}", "tune", name)
+            return put(document, path, levels[picks[name]])
+
+        return changed
+
+
+Change = Callable[[Document, Block, str], Document]
+
+
+def pick_name(block: str | None, strategy: str) -> str:
+    """What a pick is filed under."""
+    return strategy if block is None else f"{block}/{strategy}"
+
+
+def _refuse_without_validation(
+    data: DataRecipe | Federation, evaluate: Sequence[str], asked: str, place: tuple[str, ...]
+) -> None:
+    if "validation" not in evaluate:
+        return
+    if isinstance(data, DataRecipe):
+        # whether data that come divided have such examples is known when they are made
+        has = data.partition is None or bool(data.settings.get("validation"))
+    else:
+        has = data.validation is not None
+    if not has:
+        how = "set data.validation, for example to 0.1"
+        raise StudyError(f"{asked!r} needs validation examples; {how}", *place)
+
+
+def _strategy(pair: tuple[Any, Any]) -> Strategy:
+    return methods.strategy(*pair)
+
+
+def _availability(value: Any) -> Any:
+    return structure.part("availability", value)
+
+
+def _inside(block: Block) -> Any:
+    return within() if block.name is None else within("block", block.name)
+
+
+def _hashable(value: Any) -> Any:
+    """Words that can be looked up: 1, 1.0 and true are different, objects are themselves."""
+    if isinstance(value, Mapping):
+        return tuple((name, _hashable(item)) for name, item in value.items())
+    if isinstance(value, list | tuple):
+        return tuple(_hashable(item) for item in value)
+    if isinstance(value, bool | int | float | str | type(None)):
+        return type(value).__name__, value
+    return _Same(value)
+
+
+class _Same:
+    """An object, told apart by where it is; kept, so that no other one comes to be there."""
+
+    def __init__(self, thing: Any) -> None:
+        self.thing = thing
+
+    def __hash__(self) -> int:
+        return id(self.thing)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.thing is self.thing

@@ -1,0 +1,421 @@
+"""A study: a grid of simulations as one value, from Python or from a file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from understudy.core.describe import describe
+from understudy.simulation.data.federation import Federation
+from understudy.studies.definition import document as config
+from understudy.studies.definition import plugins, tiny
+from understudy.studies.definition.axes import own_availability
+from understudy.studies.definition.cell import Cell, Label
+from understudy.studies.definition.document import TINY
+from understudy.studies.definition.errors import StudyError, shown, suggestion
+from understudy.studies.definition.grid import Draft, Grid, Small
+from understudy.studies.definition.identity import digest_of
+from understudy.studies.definition.overrides import Document, parsed, path_of, written
+from understudy.studies.definition.tuning import picked, trial_results
+
+if TYPE_CHECKING:
+    import pandas
+
+    from understudy.studies.execution.runner import Outcome
+    from understudy.studies.store.store import Store
+
+TAKEN = ("cells", "understudy.sqlite")  # in the runs folder, where a study has a folder too
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+_PLUGIN = re.compile(r"(?!understudy\.)[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+class Study:
+    """A grid of simulations: strategies × availability × axes × seeds.
+
+    Parameters
+    ----------
+    name : str
+        Also the name of its folder: letters, digits, ``_``, ``.`` and ``-``.
+    data : Federation, DataRecipe, str or dict
+        The data: themselves, a data set's name, or a table as in a file
+        (``{"name": "mnist", "partition": "clustered", "n_clients": 20, "seed": "run"}``).
+    model : str, dict, torch.nn.Module or function
+        As in `simulate`.
+    strategies : dict
+        Label → `Strategy`, a method's name, or a table of parts. A table may bring an
+        ``availability`` of its own: such a strategy runs once, and is shown beside all others.
+    availability : dict, optional
+        Label → availability: a part, a name or a table. Everyone always comes by default.
+    rounds : int
+        T.
+    seeds : int or list of int
+        n stands for 0 .. n-1.
+    baseline : str, optional
+        Label of the strategy that the others are compared with.
+    target : float, optional
+        Accuracy, in [0, 1], that the time to it is told of.
+    metric : str, optional
+        The measure that tables show first.
+    title, shows : str, optional
+        For people: what it is called, and what it shows.
+    **asked
+        All other keys of a file: ``local``, ``axes``, ``delay``, ``loss``, ``metrics``,
+        ``evaluate``, ``evaluate_every``, ``per_client_every``, ``oracle``, ``device``,
+        ``analysis``, ``tune``, ``block`` (a list of tables), ``scale``.
+
+    Examples
+    --------
+    >>> from understudy import FixedDropout, Study, fdms, fedavg
+    >>> study = Study(
+    ...     name="friends",
+    ...     data={"name": "digits", "partition": "clustered", "per_client": 64},
+    ...     model="softmax",
+    ...     strategies={"dropout": fedavg(), "fdms": fdms()},
+    ...     availability={"half": FixedDropout(0.5)},
+    ...     rounds=20,
+    ...     seeds=3,
+    ...     baseline="dropout",
+    ... )
+    >>> len(study.cells())
+    6
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        data: Any,
+        model: Any,
+        strategies: Mapping[str, Any] | Sequence[str],
+        rounds: int,
+        availability: Mapping[str, Any] | Sequence[str] | None = None,
+        seeds: int | Sequence[int] = 1,
+        baseline: str | None = None,
+        target: float | None = None,
+        metric: str | None = None,
+        title: str | None = None,
+        shows: str | None = None,
+        **asked: Any,
+    ) -> None:
+        given = {
+            "name": name,
+            "title": title,
+            "shows": shows,
+            "baseline": baseline,
+            "target": target,
+            "metric": metric,
+            "rounds": rounds,
+            "seeds": seeds,
+            "data": data,
+            "model": model,
+            "strategies": strategies,
+            "availability": availability,
+            **asked,
+        }
+        document = {key: value for key, value in given.items() if value is not None}
+        self._set_up(document, f"study {name!r}", None, None, ())
+
+    @classmethod
+    def read(
+        cls,
+        source: str | Path,
+        scale: str | None = None,
+        overrides: Iterable[str] | Mapping[str, Any] = (),
+    ) -> Study:
+        """A study from a TOML file, or from its text.
+
+        Parameters
+        ----------
+        source : path or str
+            A file; or the text itself, which has more than one line.
+        scale : str, optional
+            One of the file's, or ``tiny``; by default ``quick`` where the file has it.
+        overrides : sequence of str, or dict
+            ``"rounds=5"``, ``"strategies.fdms.similarity=distance"``: as after ``--set``.
+        """
+        document, name, file = config.read(source)
+        if file is not None:
+            document.setdefault("name", file.stem)
+        study = cls.__new__(cls)
+        study._set_up(document, name, file, scale, overrides)
+        return study
+
+    def _set_up(
+        self,
+        document: Mapping[str, Any],
+        source: str,
+        file: Path | None,
+        scale: str | None,
+        overrides: Iterable[str] | Mapping[str, Any],
+    ) -> None:
+        self.file, self._source = file, source
+        try:
+            self._resolve(document, scale, overrides)
+        except StudyError as error:
+            error.source = error.source or source
+            raise
+
+    def _resolve(
+        self,
+        given: Mapping[str, Any],
+        scale: str | None,
+        overrides: Iterable[str] | Mapping[str, Any],
+    ) -> None:
+        changes = parsed(overrides)
+        self.path = self._folders(given, changes)
+        plugins.first_on_path(self.path)
+        document = config.normal(given)
+        self.scale = config.chosen_scale(document, scale)
+        self.scales = tuple(dict.fromkeys([*document["scale"], TINY]))
+        self.overrides = tuple(written(changes))
+        small = None
+        if self.scale == TINY:
+            document = tiny.rounds_and_levels(document)
+            small = _small(document["scale"].get(TINY, {}))
+        document = config.scaled(document, self.scale)
+        document = config.overridden(document, changes)
+        self._document = document
+        self._tell(document)
+        blocks = config.blocks(document, changes)
+        if small is not None:
+            told = document["scale"].get(TINY, {})
+            blocks = [_tiny_block(block, told) for block in blocks]
+        self._grid = Grid(blocks, document, self.path, small)
+        self._check_labels()
+        self.tune = config.tune(document)
+        self._drafts = self._chosen(self._grid.drafts())
+        self.seeds = tuple(dict.fromkeys(draft.task.seed for draft in self._drafts))
+        self._cells: list[Cell] = []
+        self._trials = [] if self.tune is None else self._grid.trials(self.tune)
+        self._check_tuning()
+
+    def _folders(
+        self, document: Mapping[str, Any], changes: Sequence[tuple[tuple[str, ...], Any]]
+    ) -> tuple[str, ...]:
+        """The study's folder, if anything that it names may be found there.
+
+        What is put into a built-in study from outside is looked for where one stands.
+        """
+        values = [document, *(value for _, value in changes)]
+        if self.file is None or not _names_plugin(values):
+            return ()
+        built_in = self.file.parent == Path(__file__).parent / "builtin"
+        return (str(Path.cwd() if built_in else self.file.parent),)
+
+    def _tell(self, document: Document) -> None:
+        def text(key: str) -> str | None:
+            value = document.get(key)
+            if value is not None and not isinstance(value, str):
+                raise StudyError(f"expected a text, got {shown(value)}", key)
+            return value
+
+        name = text("name")
+        if name is None or not _NAME.fullmatch(name):
+            given = "none" if name is None else repr(name)
+            raise StudyError(
+                "expected a name of letters, digits, '_', '.' and '-', beginning with a letter "
+                f"or a digit, got {given}",
+                "name",
+            )
+        if name in TAKEN:
+            raise StudyError(f"{name!r} is what the runs folder itself uses; take another", "name")
+        self.name = name
+        self.title, self.shows = text("title"), text("shows")
+        self.baseline, self.metric = text("baseline"), text("metric")
+        target = document.get("target")
+        if target is not None and (isinstance(target, bool) or not isinstance(target, int | float)):
+            raise StudyError(f"expected a number, got {target!r}", "target")
+        if target is not None and not 0 < target <= 1:
+            raise StudyError(f"expected an accuracy in (0, 1], got {target!r}", "target")
+        self.target = None if target is None else float(target)
+
+    def _check_labels(self) -> None:
+        blocks = self._grid.blocks
+        for block in blocks:
+            if not block.document.get("strategies"):
+                place = () if block.name is None else ("block", block.name)
+                raise StudyError("expected at least one strategy, got none", *place, "strategies")
+        self.strategies = _union(block.document["strategies"] for block in blocks)
+        self.availability = _union(block.document["availability"] for block in blocks)
+        self.blocks = tuple(block.name for block in blocks if block.name is not None)
+        self.axes = self._grid.levels()
+        if self.baseline is not None and self.baseline not in self.strategies:
+            words = suggestion(self.baseline, self.strategies)
+            raise StudyError(f"no strategy {self.baseline!r}; {words}", "baseline")
+
+    def _check_tuning(self) -> None:
+        if self.tune is None:
+            return
+        if not self._trials:
+            raise StudyError(f"no strategy is touched by {self.tune.key!r}", "tune", "key")
+        both = set(self.tune.seeds) & {draft.task.seed for draft in self._drafts}
+        if both:
+            words = ", ".join(str(seed) for seed in sorted(both))
+            raise StudyError(
+                f"expected seeds that the study does not use, got {words}", "tune", "seeds"
+            )
+        if any(self.tune.key in block.document["axes"] for block in self._grid.blocks):
+            raise StudyError(f"{self.tune.key!r} is an axis already", "tune", "key")
+
+    def _chosen(self, drafts: list[Draft]) -> list[Draft]:
+        if self.scale != TINY:
+            return drafts
+        return tiny.few(drafts, [draft.labels for draft in drafts])
+
+    # -- cells ---------------------------------------------------------------------------------
+
+    def cells(self, picks: Mapping[str, Label] | None = None) -> list[Cell]:
+        """All cells, in the study's order.
+
+        Parameters
+        ----------
+        picks : mapping, optional
+            What `pick` returned; without, a tuned key has the value that the study gives it.
+        """
+        if picks is None or self.tune is None:
+            self._cells = self._cells or _cells(self._drafts)
+            return list(self._cells)
+        try:
+            return _cells(self._chosen(self._grid.drafts(self.tune, picks)))
+        except StudyError as error:
+            error.source = error.source or self._source
+            raise
+
+    def tuning(self) -> list[Cell]:
+        """The trials that `pick` chooses from; none without ``[tune]``.
+
+        Their labels are those of the study, and ``tuned``, the value that is tried.
+        """
+        return _cells(self._trials)
+
+    def pick(self, results: pandas.DataFrame) -> dict[str, Label]:
+        """The best value for each strategy (of each block).
+
+        Parameters
+        ----------
+        results : DataFrame
+            Of the trials: their labels, and the metric of ``[tune]``. With a column ``t`` it has a
+            row for each round, and the last one that was evaluated counts.
+
+        Returns
+        -------
+        dict
+            Strategy, or ``block/strategy``, → label of the value; for `cells`. The mean over
+            seeds and situations decides; a value with a trial that failed or diverged comes last,
+            and of equals the first.
+        """
+        return {} if self.tune is None else picked(results, self._trials, self.tune)
+
+    def picks(self, store: Store) -> dict[str, Label]:
+        """`pick`, from the trials in a store."""
+        return self.pick(trial_results(store, self.tuning()))
+
+    # -- what it is ----------------------------------------------------------------------------
+
+    @property
+    def rounds(self) -> int:
+        """T: of the longest cell."""
+        return max(draft.task.rounds for draft in self._drafts)
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """Labels of the strategies that bring an availability of their own."""
+        found: dict[str, None] = {}
+        for block in self._grid.blocks:
+            for label, value in block.document["strategies"].items():
+                if own_availability(value) is not None:
+                    found[label] = None
+        return tuple(found)
+
+    def about(self) -> dict[str, Any]:
+        """The study as plain data, for the store."""
+        tuned = self.tune
+        return {
+            "name": self.name,
+            "title": self.title,
+            "shows": self.shows,
+            "scale": self.scale,
+            "baseline": self.baseline,
+            "target": self.target,
+            "metric": self.metric,
+            "rounds": self.rounds,
+            "seeds": list(self.seeds),
+            "strategies": list(self.strategies),
+            "references": list(self.references),
+            "availability": list(self.availability),
+            "axes": self.axes,
+            "blocks": list(self.blocks),
+            "tune": None if tuned is None else describe(tuned),
+            "file": None if self.file is None else self.file.name,
+            "overrides": list(self.overrides),
+            "document": _plain({k: v for k, v in self._document.items() if k != "scale"}),
+        }
+
+    def run(self, folder: str | Path = "runs", **options: Any) -> Outcome:
+        """Run all cells that are not done yet, and keep them in a folder.
+
+        Parameters
+        ----------
+        folder : path
+            The runs folder; studies may share one.
+        **options
+            As in `understudy.studies.execution.runner.run_study`.
+        """
+        from understudy.studies.execution.runner import run_study
+
+        return run_study(self, folder, **options)
+
+    def __repr__(self) -> str:
+        scale = "" if self.scale is None else f" at scale {self.scale!r}"
+        return f"<Study {self.name!r}{scale}: {len(self._drafts)} cells>"
+
+
+def _cells(drafts: Iterable[Draft]) -> list[Cell]:
+    """Hashed; the same cell under the same labels only once."""
+    found: dict[tuple[Any, ...], Cell] = {}
+    for draft in drafts:
+        cell = Cell.of(draft.labels, draft.task)
+        found.setdefault((cell.key, *cell.labels.items()), cell)
+    return list(found.values())
+
+
+def _union(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(label for group in groups for label in group))
+
+
+def _plain(value: Any) -> Any:
+    """Plain data; a federation by its hash, since it may be large."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Federation):
+        return {"class": "Federation", "digest": digest_of(value)}
+    return describe(value)
+
+
+def _names_plugin(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(_names_plugin(item) for item in value.values())
+    if isinstance(value, list | tuple):
+        return any(_names_plugin(item) for item in value)
+    return isinstance(value, str) and _PLUGIN.fullmatch(value) is not None
+
+
+def _small(told: Mapping[str, Any]) -> Small:
+    """What a file's own ``[scale.tiny]`` says is not made smaller."""
+    paths = [path_of(key) for key in told]
+    data = {path[1] for path in paths if path[0] == "data" and len(path) > 1}
+    data |= set(told["data"]) if isinstance(told.get("data"), Mapping) else set()
+    return Small(frozenset(data), not any(path[0] == "local" for path in paths))
+
+
+def _tiny_block(block: config.Block, told: Mapping[str, Any]) -> config.Block:
+    """A block's own rounds, seeds and levels are made few too."""
+    small = tiny.rounds_and_levels(block.document)
+    own = {key: block.document[key] for key in ("rounds", "seeds", "availability") if key in told}
+    if "axes" in told:
+        own["axes"] = block.document["axes"]
+    return config.Block(block.name, {**small, **own})

@@ -1,0 +1,127 @@
+"""How many cells at once: what cores and memory allow."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from understudy.core.flat import Layout
+from understudy.server.footprint import readable
+from understudy.simulation.data.models import build
+from understudy.simulation.training.trainer import usable_cores
+
+if TYPE_CHECKING:
+    from understudy.simulation.data.federation import Federation
+    from understudy.studies.definition.cell import Cell, Task
+
+PROCESS_BYTES = 400_000_000  # a process that has imported torch and trained a little
+
+log = logging.getLogger("understudy")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What is shared out.
+
+    Parameters
+    ----------
+    cores : int
+        Cores this process may use.
+    at_once : int
+        Cells that are played at the same time.
+    need : int
+        Bytes that a cell needs, about; of the largest one.
+    memory : int
+        Bytes that may be used.
+    """
+
+    cores: int
+    at_once: int
+    need: int
+    memory: int
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        cells = "1 cell" if self.at_once == 1 else f"{self.at_once} cells"
+        workers = self.workers(self.at_once)
+        inside = f", {workers} processes inside" if workers > 1 else ""
+        return (
+            f"{cells} at once{inside}; a cell needs about {readable(self.need)}, "
+            f"{readable(self.memory)} may be used"
+        )
+
+    def workers(self, n_left: int) -> int:
+        """Processes inside a cell when `n_left` cells are still to be finished."""
+        n_cells = max(1, min(self.at_once, n_left))
+        spare = max(0, self.memory // n_cells - self.need)
+        return max(1, min(self.cores // n_cells, spare // PROCESS_BYTES))
+
+
+def budget(cells: Sequence[Cell], jobs: int | None = None, memory: int | None = None) -> Budget:
+    """As many cells at once as cores and memory allow.
+
+    Parameters
+    ----------
+    cells : sequence of Cell
+        Those that are to be played.
+    jobs : int, optional
+        At most so many at once; by default as many as there are cores.
+    memory : int, optional
+        Bytes; by default what is free now.
+    """
+    if jobs is not None and jobs < 1:
+        raise ValueError(f"jobs: expected an integer >= 1, got {jobs}")
+    if memory is not None and memory < 1:
+        raise ValueError(f"memory: expected a number of bytes >= 1, got {memory}")
+    cores = usable_cores()
+    available = psutil.virtual_memory().available if memory is None else memory
+    wanted = max(1, min(jobs or cores, len(cells)))
+    need = largest_need(cells)
+    shared_out = Budget(cores, max(1, min(wanted, available // need)), need, available)
+    log.info("%s", shared_out.words)
+    return shared_out
+
+
+def largest_need(cells: Sequence[Cell]) -> int:
+    """Bytes of memory that the largest of some cells needs, about.
+
+    Cells that differ in their seeds only are measured once. The data are loaded for that; where
+    they cannot be, the cell will say so itself.
+    """
+    kinds: dict[str, dict[str, Cell]] = {}
+    for cell in cells:
+        data, model = _without_seed(cell.resolved["data"]), cell.resolved["model"]
+        kind = json.dumps([model, cell.resolved["strategy"]], sort_keys=True)
+        kinds.setdefault(json.dumps(data, sort_keys=True), {}).setdefault(kind, cell)
+    need = PROCESS_BYTES
+    for alike in kinds.values():
+        try:
+            federation = next(iter(alike.values())).task.federation()
+            need = max(need, *(need_of(cell.task, federation) for cell in alike.values()))
+        except Exception as error:
+            log.debug("the memory of a cell could not be estimated: %s", error)
+    return need
+
+
+def need_of(task: Task, federation: Federation) -> int:
+    """Bytes of memory that a cell needs: the process, the data, the server's state, the updates.
+
+    Remembered rows are in files and not counted.
+    """
+    module = build(task.model, tuple(federation.x.shape[1:]), federation.n_outputs, task.seed)
+    layout = Layout.of(module)
+    state = task.strategy.footprint(federation.population(), layout.size, dtype=layout.dtype)
+    data = federation.x.nbytes + federation.y.nbytes
+    return PROCESS_BYTES + int(data) + state.memory_with_folder
+
+
+def _without_seed(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {name: value for name, value in data.items() if name != "seed"}
+    return data

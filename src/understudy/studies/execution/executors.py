@@ -1,0 +1,286 @@
+"""Those who play the cells of a study, seen from the parent: processes of this machine."""
+
+from __future__ import annotations
+
+import pickle
+import queue
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from multiprocessing import connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+from understudy.simulation.training.pool import ENVIRONMENT
+from understudy.simulation.training.processes import Child
+from understudy.studies.execution.run_cell import NotStored, Order, Shelf, data_key, last_word
+
+if TYPE_CHECKING:
+    from understudy.core.types import RoundLog
+    from understudy.studies.definition.cell import Cell
+
+SECONDS_TO_GO = 10.0  # for a worker that was told to end
+TAIL = 4000  # characters of a dead worker's last words
+
+Event = tuple[str, str, tuple[Any, ...]]  # key of the cell, what, details
+
+
+class Crew(Protocol):
+    """Plays cells; all it says comes out of `events`.
+
+    The events of a cell: ``begun(facts)``, ``rounds(logs)``, which is to be answered by `committed`
+    or `refused`, ``progress(t, accuracy)``; at the end ``finished(findings, files)``,
+    ``stopped(t)``, ``failed(text, kind)``, or ``died(text)``.
+    """
+
+    tries: int  # how often a cell is played whose player dies
+    size: int  # cells at once, where it is for us to say
+
+    @property
+    def room(self) -> int:
+        """How many more cells can be played now."""
+
+    def order(
+        self, cell: Cell, folder: Path, workers: int, stored: tuple[RoundLog, ...]
+    ) -> None: ...
+
+    def events(self, timeout: float) -> list[Event]:
+        """What was said since; waits for something, but not longer."""
+
+    def committed(self, key: str, t: int) -> None:
+        """All rounds up to `t` are safe."""
+
+    def refused(self, key: str) -> None:
+        """The rounds could not be kept: the cell is to end without a further commit."""
+
+    def stop(self) -> None:
+        """Let every cell end after its round."""
+
+    def close(self, kill: bool = False) -> None:
+        """Send everybody home."""
+
+
+# -- processes ---------------------------------------------------------------------------------
+
+
+class Worker:
+    """A process that plays one cell after another."""
+
+    def __init__(self) -> None:
+        self.key: str | None = None  # of the cell it plays
+        self.data_key = ""  # of the data it has
+        descriptor, self._output = tempfile.mkstemp(prefix="understudy-worker-")
+        self._printed = open(descriptor, "rb")  # noqa: SIM115  closed in `close`
+        where = "understudy.studies.execution.worker"
+        self._child = Child(where, "main", self._output, environment=ENVIRONMENT)
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
+    def line(self) -> connection.Connection:
+        return self._child.line
+
+    def tell(self, what: str, *details: Any) -> None:
+        """Send; whether it is still alive shows when it is listened to."""
+        with suppress(OSError):
+            self.line.send((what, *details))
+
+    def heard(self) -> list[tuple[str, tuple[Any, ...]]]:
+        """All that it said; at the end ``died``."""
+        messages: list[tuple[str, tuple[Any, ...]]] = []
+        ended = not self._child.alive  # asked first: it may say something and then end
+        try:
+            while self.line.poll():
+                what, *details = self.line.recv()
+                messages.append((what, tuple(details)))
+        except (EOFError, OSError):
+            ended = True
+        if ended:
+            messages.append(("died", (self._last_words(),)))
+        return messages
+
+    def _last_words(self) -> str:
+        """How it ended, and the end of what it printed."""
+        code = self._child.exit_code(SECONDS_TO_GO)
+        how = f"exit code {code}"
+        if code is not None and code < 0:
+            with suppress(ValueError):
+                how = f"signal {-code}, {signal.Signals(-code).name}"
+            if code == -signal.SIGKILL:
+                how += ": killed, or out of memory"
+        printed = self._printed.read().decode(errors="replace").strip()[-TAIL:]
+        return f"the worker process died ({how})" + (f"\n\n{printed}" if printed else "")
+
+    def close(self, kill: bool) -> None:
+        """Wait until it is gone."""
+        if not kill:
+            self.tell("end")
+            self._child.exit_code(SECONDS_TO_GO)
+        self._child.end()
+        self._printed.close()
+        Path(self._output).unlink(missing_ok=True)  # where it never came to do so itself
+
+
+class Processes:
+    """Long-lived worker processes of this machine, replaced when one dies."""
+
+    tries = 2
+
+    def __init__(self) -> None:
+        self.size = 1
+        self._workers: list[Worker] = []
+        self._stopped = False
+
+    @property
+    def room(self) -> int:
+        return self.size - sum(worker.key is not None for worker in self._workers)
+
+    def order(self, cell: Cell, folder: Path, workers: int, stored: tuple[RoundLog, ...]) -> None:
+        needs = data_key(cell)
+        free = [worker for worker in self._workers if worker.key is None]
+        # the data are there already in one that had them
+        free.sort(key=lambda worker: worker.data_key != needs)
+        if not free:
+            free = [Worker()]
+            self._workers += free
+        worker = free[0]
+        order = Order.of(cell, folder, workers, stored, with_data=worker.data_key != needs)
+        worker.key, worker.data_key = cell.key, needs
+        worker.tell("cell", pickle.dumps(order))
+        if self._stopped:
+            worker.tell("stop")
+
+    def events(self, timeout: float) -> list[Event]:
+        if self._workers:
+            connection.wait([worker.line for worker in self._workers], timeout)
+        else:
+            time.sleep(timeout)
+        said: list[Event] = []
+        for worker in list(self._workers):
+            for what, details in worker.heard():
+                if worker.key is not None:
+                    said.append((worker.key, what, details))
+                if what in ("finished", "stopped", "failed", "died"):
+                    worker.key = None
+                if what == "failed":
+                    worker.data_key = ""  # it may have failed before it had the data
+                if what == "died":
+                    self._workers.remove(worker)
+                    worker.close(kill=True)
+        return said
+
+    def committed(self, key: str, t: int) -> None:
+        self._tell(key, "committed", t)
+
+    def refused(self, key: str) -> None:
+        self._tell(key, "refused")
+
+    def _tell(self, key: str, what: str, *details: Any) -> None:
+        for worker in self._workers:
+            if worker.key == key:
+                worker.tell(what, *details)
+
+    def stop(self) -> None:
+        self._stopped = True
+        for worker in self._workers:
+            worker.tell("stop")
+
+    def close(self, kill: bool = False) -> None:
+        for worker in self._workers:
+            worker.tell("end")  # all at once, then waited for
+        while self._workers:
+            worker = self._workers.pop()
+            worker.close(kill or worker.key is not None)
+
+
+# -- this process ------------------------------------------------------------------------------
+
+
+class InThisProcess:
+    """Plays one cell after another in a thread of this process: nothing is to be started.
+
+    For short cells, and to look into one with a debugger. The bits are those of a worker.
+    """
+
+    tries = 1
+
+    def __init__(self) -> None:
+        self.size = 1
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._key: str | None = None
+        self._answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._refused = False
+        self.stopping = False
+
+    @property
+    def room(self) -> int:
+        return int(self._key is None)
+
+    def order(self, cell: Cell, folder: Path, workers: int, stored: tuple[RoundLog, ...]) -> None:
+        self._key, self._refused = cell.key, False
+        if not self._thread.is_alive():
+            self._thread.start()
+        self._orders.put(Order.of(cell, folder, 1, stored))
+
+    def events(self, timeout: float) -> list[Event]:
+        try:
+            event = self._events.get(timeout=timeout)
+        except queue.Empty:
+            return []
+        if event[1] in ("finished", "stopped", "failed"):
+            self._key = None
+        return [event]
+
+    def committed(self, key: str, t: int) -> None:
+        self._answers.put(True)
+
+    def refused(self, key: str) -> None:
+        self._answers.put(False)
+
+    def stop(self) -> None:
+        self.stopping = True
+
+    def close(self, kill: bool = False) -> None:
+        self.stopping = True
+        if kill:
+            self._answers.put(False)  # it may wait for one
+        self._orders.put(None)
+        if self._thread.is_alive():
+            self._thread.join(1.0 if kill else SECONDS_TO_GO)
+
+    # -- in the thread -------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        before, shelf = torch.get_num_threads(), Shelf()
+        torch.set_num_threads(1)  # sums depend on how many there are
+        try:
+            while (order := self._orders.get()) is not None:
+                self._say(*last_word(order, self, shelf))
+        finally:
+            torch.set_num_threads(before)
+
+    def _say(self, what: str, *details: Any) -> None:
+        assert self._key is not None
+        self._events.put((self._key, what, details))
+
+    def begun(self, facts: Mapping[str, Any]) -> None:
+        self._say("begun", facts)
+
+    def commit(self, logs: list[RoundLog]) -> None:
+        if not self._refused:
+            self._say("rounds", logs)
+            self._refused = not self._answers.get()
+        if self._refused:
+            raise NotStored
+
+    def progress(self, t: int, accuracy: float | None) -> None:
+        self._say("progress", t, accuracy)

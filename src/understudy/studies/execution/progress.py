@@ -1,0 +1,146 @@
+"""What one sees while a study runs: on a terminal, and nowhere else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from understudy.studies.definition.cell import Cell
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+LABEL_WIDTH = 44
+
+
+class Display(Protocol):
+    """Is told what happens."""
+
+    def start(self, title: str, cells: Sequence[Cell], done: int, words: str) -> None:
+        """A phase begins: `cells` are to be played, `done` more are there already."""
+
+    def begun(self, cell: Cell, t: int) -> None: ...
+
+    def progress(self, key: str, t: int, accuracy: float | None) -> None: ...
+
+    def ended(self, key: str, well: bool) -> None: ...
+
+    def say(self, text: str) -> None:
+        """A line for people."""
+
+    def close(self) -> None: ...
+
+
+def display(wanted: bool) -> Display:
+    """Bars, if wanted and if somebody can see them."""
+    if wanted:
+        from rich.console import Console
+
+        console = Console(stderr=True)
+        if console.is_terminal:
+            return Bars(console)
+    return Quiet()
+
+
+class Quiet:
+    """Shows nothing; what must be said is said on stderr."""
+
+    def start(self, title: str, cells: Sequence[Cell], done: int, words: str) -> None: ...
+
+    def begun(self, cell: Cell, t: int) -> None: ...
+
+    def progress(self, key: str, t: int, accuracy: float | None) -> None: ...
+
+    def ended(self, key: str, well: bool) -> None: ...
+
+    def say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    def close(self) -> None: ...
+
+
+class Bars:
+    """A bar for all cells, counted in rounds, and one for each cell that is being played."""
+
+    def __init__(self, console: object) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        assert isinstance(console, Console)
+        self._progress: Progress = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[words]}", markup=False),
+            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+            console=console,
+            transient=True,
+        )
+        self._all: TaskID | None = None
+        self._cells: dict[str, TaskID] = {}
+        self._rounds: dict[str, int] = {}  # played, of each cell of this phase
+        self._n_ended = self._n_cells = self._n_failed = 0
+
+    def start(self, title: str, cells: Sequence[Cell], done: int, words: str) -> None:
+        if self._all is not None:
+            self._progress.remove_task(self._all)
+        self._rounds = {}
+        self._n_ended, self._n_cells, self._n_failed = done, done + len(cells), 0
+        total = sum(cell.task.rounds for cell in cells)
+        self._all = self._progress.add_task(_short(title), total=total, words=self._counted())
+        self._progress.start()
+        if words:
+            self._progress.console.print(words, highlight=False, style="dim")
+
+    def begun(self, cell: Cell, t: int) -> None:
+        if cell.key in self._cells:  # tried once more
+            self._progress.remove_task(self._cells.pop(cell.key))
+        rounds = cell.task.rounds
+        self._cells[cell.key] = self._progress.add_task(
+            _short(label(cell.labels, cell.seed)), total=rounds, completed=t, words=f"{t}/{rounds}"
+        )
+        self._count(cell.key, t)
+
+    def progress(self, key: str, t: int, accuracy: float | None) -> None:
+        if key not in self._cells:
+            return
+        task = self._cells[key]
+        words = f"{t}/{self._progress.tasks[self._progress.task_ids.index(task)].total:.0f}"
+        if accuracy is not None:
+            words += f" {accuracy:6.1%}"
+        self._progress.update(task, completed=t, words=words)
+        self._count(key, t)
+
+    def _count(self, key: str, t: int) -> None:
+        self._rounds[key] = t
+        if self._all is not None:
+            played = sum(self._rounds.values())
+            self._progress.update(self._all, completed=played, words=self._counted())
+
+    def _counted(self) -> str:
+        failed = f", {self._n_failed} failed" if self._n_failed else ""
+        return f"{self._n_ended}/{self._n_cells} cells{failed}"
+
+    def ended(self, key: str, well: bool) -> None:
+        self._n_ended += well
+        self._n_failed += not well
+        if key in self._cells:
+            task = self._cells.pop(key)
+            total = self._progress.tasks[self._progress.task_ids.index(task)].total
+            self._progress.remove_task(task)
+            self._count(key, int(total or 0))
+
+    def say(self, text: str) -> None:
+        self._progress.console.print(text, markup=False, highlight=False)
+
+    def close(self) -> None:
+        self._progress.stop()
+
+
+def label(labels: Mapping[str, object], seed: int) -> str:
+    """A cell's name for people."""
+    return " · ".join([*(str(value) for value in labels.values() if value is not None), str(seed)])
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LABEL_WIDTH else text[: LABEL_WIDTH - 1] + "…"

@@ -1,0 +1,247 @@
+"""Those who play the cells of a study: tasks on a Ray cluster (extra ``ray``).
+
+Each cell is one task of one CPU. Its logs come to the parent through a mailbox beside it; the
+parent alone writes the store. Where the cluster's machines share the runs folder, a cell goes on
+from its checkpoint; elsewhere it keeps none, and one that dies begins anew, to the same bits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from understudy._version import __version__
+from understudy.studies.execution.run_cell import NotStored, Order, Shelf, last_word
+from understudy.studies.store.model_files import cells_folder
+
+try:
+    ray: Any = import_module("ray")
+except ImportError as error:
+    raise ImportError(
+        "on='ray' needs Ray: pip install 'understudy-fl[ray]'", name=error.name
+    ) from error
+
+if TYPE_CHECKING:
+    from understudy.core.types import RoundLog
+    from understudy.studies.definition.cell import Cell
+    from understudy.studies.execution.executors import Event
+
+PROGRESS_EVERY = 0.5  # seconds
+SECONDS_TO_START = 120.0  # for the mailbox
+
+Message = tuple[str, str, tuple[Any, ...]]  # key of the cell, what, details
+
+
+class Mailbox:
+    """Between the cells and the parent; lives as an actor, and dies with the parent."""
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+        self._changed = asyncio.Condition()
+        self._answers: dict[str, bool] = {}  # cell → whether its last rounds are safe
+        self._stopping = False
+
+    async def put(self, key: str, what: str, *details: Any) -> bool:
+        """Leave a message; whether the cell is to end after its round."""
+        async with self._changed:
+            self._messages.append((key, what, details))
+            self._changed.notify_all()
+        return self._stopping
+
+    async def commit(self, key: str, logs: list[RoundLog]) -> tuple[bool, bool]:
+        """Leave rounds, and come back when the parent has answered: safe or not; stop or not."""
+        async with self._changed:
+            self._answers.pop(key, None)
+            self._messages.append((key, "rounds", (logs,)))
+            self._changed.notify_all()
+            await self._changed.wait_for(lambda: key in self._answers)
+            return self._answers.pop(key), self._stopping
+
+    async def take(self, timeout: float) -> list[Message]:
+        """All messages; waits for the first, but not longer."""
+        async with self._changed:
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(
+                    self._changed.wait_for(lambda: bool(self._messages)), timeout
+                )
+            messages, self._messages = self._messages, []
+            return messages
+
+    async def answer(self, key: str, safe: bool) -> None:
+        """The parent's word on the last rounds of a cell."""
+        async with self._changed:
+            self._answers[key] = safe
+            self._changed.notify_all()
+
+    async def stop(self) -> None:
+        """From now on, cells end after their round."""
+        self._stopping = True
+
+
+class RayTasks:
+    """Plays cells on the cluster that RAY_ADDRESS names; without one, on this machine.
+
+    Parameters
+    ----------
+    runs : path
+        The runs folder, as seen from here.
+    """
+
+    tries = 4  # three more than the first
+
+    def __init__(self, runs: Path) -> None:
+        self.size = 0  # not used: the cluster knows how many it can take
+        self._cells: dict[str, Any] = {}  # key → reference of its last word
+        self._begun: set[str] = set()
+        self._data: dict[str, Any] = {}  # data sent once, for all cells
+        self._closed = False
+        self._ours = not ray.is_initialized()
+        if self._ours:
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told of the run
+            # cells see the accelerators that this process sees; without it Ray warns
+            os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+            ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.WARNING)
+        here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            ray.get_runtime_context().get_node_id(), soft=True
+        )
+        self._mailbox = ray.remote(Mailbox).options(num_cpus=0, scheduling_strategy=here).remote()
+        ray.get(self._mailbox.take.remote(0.0), timeout=SECONDS_TO_START)
+        self._play = ray.remote(play_cell).options(num_cpus=1, max_retries=0)
+        # whoever finds this file sees the same folder
+        folder = cells_folder(runs.absolute())
+        folder.mkdir(parents=True, exist_ok=True)
+        self._sign = folder / f".seen-by-{uuid.uuid4().hex}"
+        self._sign.touch()
+
+    @property
+    def room(self) -> int:
+        """Enough that no core waits; each cell that is out holds an open file here."""
+        n_cores = int(ray.cluster_resources().get("CPU", 1))
+        return max(0, 2 * n_cores + 2 - len(self._cells))
+
+    def order(self, cell: Cell, folder: Path, workers: int, stored: tuple[RoundLog, ...]) -> None:
+        order = Order.of(cell, folder.absolute(), 1, stored, with_data=False)
+        data = self._data.get(order.data_key)
+        if data is None:
+            data = ray.put(Order.of(cell, None, 1).data)
+            self._data = {order.data_key: data}  # the last one: cells come sorted as a rule
+        self._cells[cell.key] = self._play.remote(
+            order, data, self._mailbox, str(self._sign), _sources(cell), __version__
+        )
+
+    def events(self, timeout: float) -> list[Event]:
+        ended: list[Event] = []
+        if self._cells:
+            refs = {ref: key for key, ref in self._cells.items()}
+            ready, _ = ray.wait(list(refs), num_returns=len(refs), timeout=0)
+            for ref in ready:
+                del self._cells[refs[ref]]
+                try:
+                    what, *details = ray.get(ref)
+                except ray.exceptions.TaskCancelledError:
+                    what, details = "stopped", [None]
+                except ray.exceptions.RayError as error:
+                    what, details = "died", [f"the Ray task died: {error}"]
+                ended.append((refs[ref], what, tuple(details)))
+        # a cell's messages were in the mailbox before it ended
+        said: list[Event] = ray.get(self._mailbox.take.remote(0.0 if ended else timeout))
+        self._begun.update(key for key, what, _ in said if what == "begun")
+        return said + ended
+
+    def committed(self, key: str, t: int) -> None:
+        self._mailbox.answer.remote(key, True)
+
+    def refused(self, key: str) -> None:
+        self._mailbox.answer.remote(key, False)
+
+    def stop(self) -> None:
+        ray.get(self._mailbox.stop.remote())
+        for key, ref in self._cells.items():
+            if key not in self._begun:  # it waits for a CPU
+                ray.cancel(ref)
+
+    def close(self, kill: bool = False) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        for ref in self._cells.values():
+            with suppress(ray.exceptions.RayError):
+                ray.cancel(ref, force=True)
+        self._cells = {}
+        self._sign.unlink(missing_ok=True)
+        ray.kill(self._mailbox)
+        if self._ours:
+            ray.shutdown()
+
+
+def _sources(cell: Cell) -> dict[str, str]:
+    """The files of the study's own modules, for machines that do not have them."""
+    texts = {}
+    for module in cell.resolved.get("sources", {}):
+        file = getattr(sys.modules.get(module), "__file__", None)
+        if file and module != "__main__" and "." not in module:
+            texts[module] = Path(file).read_text()
+    return texts
+
+
+# -- on the cluster ----------------------------------------------------------------------------
+
+
+class Post:
+    """A boss who is reached through the mailbox."""
+
+    def __init__(self, mailbox: Any, key: str) -> None:
+        self._mailbox, self._key, self._told = mailbox, key, 0.0
+        self.stopping = False
+
+    def begun(self, facts: Mapping[str, Any]) -> None:
+        self.stopping = ray.get(self._mailbox.put.remote(self._key, "begun", facts))
+
+    def commit(self, logs: list[RoundLog]) -> None:
+        safe, self.stopping = ray.get(self._mailbox.commit.remote(self._key, logs))
+        if not safe:
+            raise NotStored
+
+    def progress(self, t: int, accuracy: float | None) -> None:
+        if time.monotonic() - self._told >= PROGRESS_EVERY:
+            self._told = time.monotonic()
+            self.stopping = ray.get(self._mailbox.put.remote(self._key, "progress", t, accuracy))
+
+
+_shelf = Shelf()  # a Ray worker plays one task after another
+
+
+def play_cell(
+    order: Order,
+    data: bytes,
+    mailbox: Any,
+    sign: str,
+    sources: Mapping[str, str],
+    version: str,
+) -> tuple[Any, ...]:
+    """Play a cell; what it says last is returned, all else goes through the mailbox."""
+    import torch
+
+    torch.set_num_threads(1)  # sums depend on how many there are
+    if version != __version__:
+        text = f"this machine has understudy {__version__}, the study was begun with {version}"
+        return "failed", text, "error"
+    shared = Path(sign).exists()
+    with tempfile.TemporaryDirectory() as here:
+        if not any(Path(folder).is_dir() for folder in order.path):
+            for module, text in sources.items():
+                Path(here, f"{module}.py").write_text(text)
+            order = replace(order, path=(*order.path, here))
+        order = replace(order, data=data, folder=order.folder if shared else None)
+        return last_word(order, Post(mailbox, order.key), _shelf)

@@ -1,0 +1,285 @@
+"""Plays one cell, in whichever process: its logs go to a boss, who says when they are safe."""
+
+from __future__ import annotations
+
+import errno
+import json
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import cloudpickle
+
+from understudy.memory.run_folder import FolderInUse
+from understudy.simulation.run import COMMIT_EVERY
+from understudy.studies.definition import plugins
+from understudy.studies.definition.cell import DataRecipe
+from understudy.studies.definition.identity import source_digest
+from understudy.studies.store.model_files import model_files, write_files
+
+if TYPE_CHECKING:
+    from understudy.analysis.findings import Findings
+    from understudy.core.types import RoundLog
+    from understudy.simulation.data.federation import Federation
+    from understudy.simulation.run import Run
+    from understudy.studies.definition.cell import Cell, Label, Task
+
+PATIENCE = 20.0  # seconds that a worker whose parent was killed may take to let go of a cell
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
+class NotStored(Exception):
+    """The parent could not keep the logs: the cell ends without a further commit."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """A cell as it is sent to whoever plays it."""
+
+    key: str
+    labels: Mapping[str, Label]
+    task: bytes  # pickled by value where it must be, without its data
+    data: bytes | None  # None: whoever plays it has them from the order before
+    data_key: str
+    path: tuple[str, ...]
+    folder: str | None  # the cell's own; None: nothing is kept there
+    workers: int
+    sources: Mapping[str, str | None]  # modules of plug-ins → sha256 of their files
+    stored: tuple[RoundLog, ...] = ()  # rounds played before, where an analysis may ask for them
+
+    @classmethod
+    def of(
+        cls,
+        cell: Cell,
+        folder: Path | None,
+        workers: int,
+        stored: tuple[RoundLog, ...] = (),
+        *,
+        with_data: bool = True,
+    ) -> Order:
+        """The order for a cell; without its data where they are known to be there."""
+        task: Any = cell.task
+        return cls(
+            key=cell.key,
+            labels=dict(cell.labels),
+            task=cloudpickle.dumps(replace(task, data=None)),
+            data=cloudpickle.dumps(task.data) if with_data else None,
+            data_key=data_key(cell),
+            path=task.path,
+            folder=None if folder is None else str(folder),
+            workers=workers,
+            sources=dict(cell.resolved.get("sources", {})),
+            stored=stored,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """All rounds are played and the model is kept."""
+
+    findings: Findings | None
+    files: Mapping[str, bytes]  # of the model, where the cell has no folder to write them to
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """Broken off between two rounds; everything up to there is committed."""
+
+    t: int
+
+
+class Boss(Protocol):
+    """To whom a cell reports."""
+
+    @property
+    def stopping(self) -> bool:
+        """Whether to end after this round."""
+
+    def begun(self, facts: Mapping[str, Any]) -> None: ...
+
+    def commit(self, logs: list[RoundLog]) -> None:
+        """Come back when the logs are safe; `NotStored` where they cannot be."""
+
+    def progress(self, t: int, accuracy: float | None) -> None: ...
+
+
+class SentLogs:
+    """A ledger that is kept by the boss."""
+
+    def __init__(self, boss: Boss, played_before: tuple[RoundLog, ...]) -> None:
+        self._boss, self._played_before = boss, played_before
+        self._unsent: list[RoundLog] = []
+
+    def append(self, log: RoundLog) -> None:
+        self._unsent.append(log)
+
+    def flush(self) -> None:
+        if self._unsent:
+            self._boss.commit(self._unsent)
+            self._unsent = []
+
+    def stored(self, at_most: int) -> Iterator[RoundLog]:
+        for log in self._played_before:
+            if log.t < at_most:
+                yield log
+
+
+class Shelf:
+    """Keeps the data of the last cell: the next one often has the same."""
+
+    def __init__(self) -> None:
+        self._key = ""
+        self._pickled: bytes | None = None
+        self._federation: Federation | None = None
+
+    def federation(self, order: Order) -> Federation:
+        """The order's data."""
+        if order.data_key != self._key or self._pickled is None:
+            self._federation = None  # two may not fit
+            self._key, self._pickled = order.data_key, order.data
+        if self._federation is None:
+            if self._pickled is None:
+                raise RuntimeError(f"{order.key}: came without its data")
+            data = cloudpickle.loads(self._pickled)
+            self._federation = data.federation() if isinstance(data, DataRecipe) else data
+        return self._federation
+
+
+def play(order: Order, boss: Boss, shelf: Shelf) -> Finished | Stopped:
+    """Play a cell from its checkpoint, or from the beginning, until its end or until stopped."""
+    with _first_on_path(order.path):
+        task: Task = cloudpickle.loads(order.task)
+        _refuse_edited(order.sources)
+        federation = shelf.federation(order)
+        task = replace(task, data=federation)
+        ledger = SentLogs(boss, order.stored)
+        run = _opened(task, federation, order, ledger)
+        try:
+            boss.begun(facts_of(federation, run))
+            findings = _played(run, task, boss, ledger, has_folder=order.folder is not None)
+            run.close()
+            if run.state.t < task.rounds:
+                return Stopped(run.state.t)
+            files = model_files(run.module(), federation, task, order.key, order.labels)
+            if order.folder is None:
+                return Finished(findings, files)
+            write_files(Path(order.folder), files)
+            return Finished(findings, {})
+        finally:
+            with suppress(Exception):  # after an error only the lock matters
+                run.close()
+            run.state.close()
+
+
+def last_word(order: Order, boss: Boss, shelf: Shelf) -> tuple[Any, ...]:
+    """Play a cell, and put how it ended into a message; an error is one of the ways."""
+    try:
+        match play(order, boss, shelf):
+            case Finished(findings, files):
+                return "finished", findings, files
+            case Stopped(t):
+                return "stopped", t
+    except (NotStored, KeyboardInterrupt):  # the latter is how Ray calls off a task
+        return "stopped", None
+    except BaseException as error:
+        return "failed", *said(error)
+
+
+_when_imported: dict[str, str | None] = {}  # modules of plug-ins → sha256 of their files then
+
+
+def _refuse_edited(sources: Mapping[str, str | None]) -> None:
+    """The cell is named after its plug-ins as they were when the study was read."""
+    for module, digest in sources.items():
+        if digest is None or ":" in module:  # what the program itself defines comes by value
+            continue
+        if module not in _when_imported:
+            _when_imported[module] = source_digest(module)
+        if (plugins.digest_when_imported(module) or _when_imported[module]) != digest:
+            raise RuntimeError(
+                f"{module}: its file was edited while the study ran; run the study again, and its "
+                "cells are those of the edited file"
+            )
+
+
+def _opened(task: Task, federation: Federation, order: Order, ledger: SentLogs) -> Run:
+    folder = None if order.folder is None else Path(order.folder)
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return task.open(federation, folder=folder, ledger=ledger, workers=order.workers)
+        except FolderInUse:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
+def _played(
+    run: Run, task: Task, boss: Boss, ledger: SentLogs, has_folder: bool
+) -> Findings | None:
+    from understudy.analysis import analyse
+
+    findings, flushed = None, time.monotonic()
+    for log in run:
+        boss.progress(log.t + 1, _accuracy(log))
+        if not has_folder and time.monotonic() - flushed > COMMIT_EVERY:
+            ledger.flush()
+            flushed = time.monotonic()
+        if log.t + 1 == task.rounds and task.analysis:
+            findings = analyse(run, task)  # now: memories and trainer are still there
+        elif boss.stopping and run.state.t < task.rounds:
+            break  # not while all that is left is to analyse: that takes every log
+    ledger.flush()
+    if findings is None and task.analysis and run.state.t >= task.rounds:
+        findings = analyse(run, task)  # taken up after the last round, whose log is not at hand
+    return findings
+
+
+def data_key(cell: Cell) -> str:
+    """Two cells with the same one have the same data, from the same place."""
+    data = cell.task.data
+    root = str(data.settings.get("root")) if isinstance(data, DataRecipe) else ""
+    return json.dumps([cell.resolved["data"], root], sort_keys=True)
+
+
+def facts_of(federation: Federation, run: Run) -> dict[str, Any]:
+    """What tables and pictures want to know of a cell's clients, as plain data."""
+    groups = federation.groups
+    return {
+        "n_clients": federation.n_clients,
+        "groups": None if groups is None else groups.tolist(),
+        "sizes": federation.sizes.tolist(),
+        "n_parameters": run.state.n_parameters,
+        "n_classes": federation.n_classes,
+        "data": federation.name,
+    }
+
+
+def said(error: BaseException) -> tuple[str, str]:
+    """An error for the store: one line, then where it happened; and its kind, "disk" or "error"."""
+    trace = "".join(traceback.format_exception(error)).rstrip()
+    line = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
+    full = isinstance(error, OSError) and error.errno in NO_ROOM
+    return f"{line}\n\n{trace}", "disk" if full else "error"
+
+
+def _accuracy(log: RoundLog) -> float | None:
+    for name, value in log.metrics.items():
+        if name.endswith("accuracy"):
+            return value
+    return None
+
+
+@contextmanager
+def _first_on_path(folders: tuple[str, ...]) -> Iterator[None]:
+    before = list(sys.path)
+    sys.path[:0] = [folder for folder in folders if folder not in before[: len(folders)]]
+    try:
+        yield
+    finally:
+        sys.path[:] = before

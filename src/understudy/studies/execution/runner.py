@@ -1,0 +1,228 @@
+"""Runs a study: the cells that are not there yet, as many at once as the machine allows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from understudy._version import __version__
+from understudy.core import checks
+from understudy.studies.definition.document import TINY
+from understudy.studies.definition.errors import StudyError
+from understudy.studies.execution.budget import budget
+from understudy.studies.execution.executors import Crew, InThisProcess, Processes
+from understudy.studies.execution.locks import study_lock
+from understudy.studies.execution.progress import Display, display
+from understudy.studies.execution.scheduler import Session
+from understudy.studies.execution.signals import Stopping, command_that_goes_on
+from understudy.studies.store.model_files import cell_module
+from understudy.studies.store.store import Store
+
+if TYPE_CHECKING:
+    import pandas
+
+    from understudy.studies.definition.cell import Cell
+    from understudy.studies.definition.study import Study
+
+__all__ = ["Outcome", "cell_module", "run_study"]
+
+PLACES = ("local", "ray", "here")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of the cells of a study, by their keys; its tuning cells among them.
+
+    Parameters
+    ----------
+    done : tuple of str
+        Played to the end by this call.
+    failed : dict
+        Each with its error. The same call tries them again.
+    skipped : tuple of str
+        There already, or left out on request.
+    interrupted : bool
+        Whether it was stopped before all cells had ended. The same call goes on.
+    versions : dict
+        Cells among the skipped that another version of this package ran, and which.
+    """
+
+    done: tuple[str, ...] = ()
+    failed: Mapping[str, str] = field(default_factory=dict)
+    skipped: tuple[str, ...] = ()
+    interrupted: bool = False
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+def run_study(
+    study: Study,
+    folder: str | Path,
+    *,
+    jobs: int | None = None,
+    memory: int | None = None,
+    on: Literal["local", "ray", "here"] = "local",
+    again: bool = False,
+    skip: Collection[str] = frozenset(),
+    progress: bool = True,
+) -> Outcome:
+    """Run all cells of a study that are not there yet, or go on with them.
+
+    Parameters
+    ----------
+    study : Study
+        What to run.
+    folder : path
+        The runs folder; several studies may share one, and the cells they have in common.
+    jobs : int, optional
+        Cells at once, at the most; by default as many as there are cores. Cores that are left work
+        inside the cells.
+    memory : int, optional
+        Bytes that all cells together may need; by default what is free.
+    on : {"local", "ray", "here"}
+        Worker processes of this machine, a Ray cluster (the one that RAY_ADDRESS names), or one
+        cell after another in this process, as at the scale ``tiny``. The bits do not depend on it.
+    again : bool
+        Forget what was run before, and begin anew.
+    skip : collection of str
+        Keys of cells that are left out.
+    progress : bool
+        Show bars, on a terminal.
+
+    Returns
+    -------
+    Outcome
+        What became of the cells.
+
+    Raises
+    ------
+    FolderInUse
+        When another process runs the same study and does not end within ten seconds.
+    StoreFull
+        When the disk is full. All cells have stopped; the same call goes on.
+    """
+    checks.choice("on", on, PLACES)
+    if on == "local" and study.scale == TINY:
+        on = "here"  # its cells take less time than a process to start
+    runs = Path(folder)
+    watched = display(progress)
+    with study_lock(runs / study.name), Store.open(runs, write=True) as store:
+        runner = _Runner(study, runs, store, watched, jobs, memory, on, again, frozenset(skip))
+        outcome = runner.run()
+    if outcome.interrupted:
+        watched.say(f"Stopped; what was played is kept. To go on:\n{command_that_goes_on()}")
+    return outcome
+
+
+@dataclass
+class _Runner:
+    """The phases of one call."""
+
+    study: Study
+    runs: Path
+    store: Store
+    display: Display
+    jobs: int | None
+    memory: int | None
+    on: str
+    again: bool
+    skip: frozenset[str]
+    skipped: list[str] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def run(self) -> Outcome:
+        crew = self._crew()  # first: Ray listens to signals too
+        kill = True
+        try:
+            with Stopping() as stopping:
+                session = Session(self.store, self.runs, crew, stopping, self.display)
+                try:
+                    self._phases(session, crew, stopping)
+                    kill = stopping.at_once
+                except KeyboardInterrupt:
+                    if not stopping.asked:
+                        raise
+                finally:
+                    crew.close(kill)
+                    session.close()
+        finally:
+            self.display.close()
+        return Outcome(
+            tuple(session.done),
+            dict(session.failed),
+            (*self.skipped, *session.found),
+            stopping.asked,
+            dict(self.versions),
+        )
+
+    def _crew(self) -> Crew:
+        if self.on == "here":
+            return InThisProcess()
+        if self.on == "ray":
+            from understudy.studies.execution.ray import RayTasks
+
+            return RayTasks(self.runs)
+        return Processes()
+
+    def _phases(self, session: Session, crew: Crew, stopping: Stopping) -> None:
+        picks, about = None, self.study.about()
+        trials = self.study.tuning()
+        if trials:
+            self._play(session, crew, f"{self.study.name}: tuning", trials)
+            if stopping.asked:
+                return  # what the cells are is not known yet
+            try:
+                picks = self.study.pick(self._trial_rounds(trials))
+            except StudyError:
+                if not session.failed:
+                    raise
+                return  # told with the failed trials
+            about["picks"] = dict(picks)
+        cells = self.study.cells(picks)
+        self.store.save_study(self.study.name, about, cells, __version__)
+        left_out = [cell for cell in cells if cell.key in self.skip]
+        self.skipped += [cell.key for cell in left_out]
+        self._tell_versions()
+        self._play(session, crew, self.study.name, [c for c in cells if c.key not in self.skip])
+
+    def _trial_rounds(self, trials: Sequence[Cell]) -> pandas.DataFrame:
+        """The rounds of all trials that ended well, with their labels."""
+        import pandas
+
+        frames = []
+        for cell in trials:
+            if self.store.status(cell.key) == "done":
+                known = {**cell.labels, "seed": cell.seed, "key": cell.key}
+                frames.append(self.store.rounds(cell.key).assign(**known))
+        return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
+
+    def _play(self, session: Session, crew: Crew, title: str, cells: Sequence[Cell]) -> None:
+        distinct = list({cell.key: cell for cell in cells}.values())
+        if self.again:
+            session.forget(distinct)
+        there = [cell.key for cell in distinct if self.store.status(cell.key) == "done"]
+        session.tidy(there)
+        self.skipped += there
+        pending = [cell for cell in distinct if cell.key not in there]
+        if not pending:
+            return
+        # Ray looks after its machines; in this process there is one cell at a time
+        shared_out = budget(pending, self.jobs, self.memory) if self.on == "local" else None
+        words = "" if shared_out is None else shared_out.words
+        crew.size = 1 if shared_out is None else shared_out.at_once
+        self.display.start(title, pending, len(there), words)
+        session.play(pending, shared_out)
+
+    def _tell_versions(self) -> None:
+        if self.again:
+            return
+        for cell in self.store.cells(self.study.name):
+            if cell.status == "done" and cell.version not in (None, __version__):
+                self.versions[cell.key] = str(cell.version)
+        for version in sorted(set(self.versions.values())):
+            n = sum(other == version for other in self.versions.values())
+            self.display.say(
+                f"{n} cell{'s' * (n > 1)} kept that understudy {version} ran (this is "
+                f"{__version__}); --again runs {'them' if n > 1 else 'it'} anew"
+            )

@@ -1,0 +1,275 @@
+"""Plays cells with a crew, keeps what they say, and knows what became of each."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from understudy._version import __version__
+from understudy.memory.run_folder import STATE
+from understudy.memory.tensor_stream import CheckpointError, Reader, sync_folder
+from understudy.studies.execution.budget import Budget
+from understudy.studies.execution.locks import Claims
+from understudy.studies.execution.run_cell import NO_ROOM
+from understudy.studies.store.model_files import cells_folder, write_files
+from understudy.studies.store.store import Store, StoreFull
+
+if TYPE_CHECKING:
+    from understudy.analysis.findings import Findings
+    from understudy.core.types import RoundLog
+    from understudy.studies.definition.cell import Cell
+    from understudy.studies.execution.executors import Crew
+    from understudy.studies.execution.progress import Display
+    from understudy.studies.execution.signals import Stopping
+
+LISTEN = 0.2  # seconds until signals are looked at again
+ASK_AGAIN = 1.0  # seconds until a cell that another process plays is looked at again
+
+
+class Session:
+    """The cells that are played by one call, one list after another.
+
+    Parameters
+    ----------
+    store : Store
+        Written here and nowhere else.
+    runs : path
+        The runs folder.
+    crew : Crew
+        Who plays.
+    stopping : Stopping
+        Whether somebody wants it to end.
+    display : Display
+        Who watches.
+    """
+
+    def __init__(
+        self, store: Store, runs: Path, crew: Crew, stopping: Stopping, display: Display
+    ) -> None:
+        self._store, self._runs, self._crew = store, runs, crew
+        self._stopping, self._display = stopping, display
+        self._cells_folder = cells_folder(runs)
+        self._claims = Claims(self._cells_folder)
+        self._playing: dict[str, Cell] = {}
+        self._begun: set[str] = set()
+        self._deaths: dict[str, int] = {}
+        self._full: StoreFull | None = None
+        self._unkept: dict[str, str] = {}  # cells that say what cannot be kept, and why
+        self.done: list[str] = []  # played to the end now
+        self.found: list[str] = []  # finished by another process meanwhile
+        self.failed: dict[str, str] = {}
+
+    # -- the loop ------------------------------------------------------------------------------
+
+    def forget(self, cells: Iterable[Cell]) -> None:
+        """Drop all that is known of cells, except of those that somebody is playing now."""
+        for cell in cells:
+            if self._claims.take(cell.key):
+                self._forget(cell.key)
+                self._claims.release(cell.key)
+
+    def tidy(self, keys: Iterable[str]) -> None:
+        """Drop the memory of finished cells, where a kill left it."""
+        for key in keys:
+            if self._server(key).exists() and self._claims.take(key):
+                self._drop_memory(key)
+                self._claims.release(key)
+
+    def play(self, cells: Sequence[Cell], shared_out: Budget | None = None) -> None:
+        """Play cells in their order until all have ended or somebody stops it."""
+        with self._stopping.listening():
+            self._play(list(cells), shared_out)
+
+    def _play(self, waiting: list[Cell], shared_out: Budget | None) -> None:
+        told, ask_again = False, 0.0
+        while True:
+            if self._stopping.at_once:
+                self._kill()
+                return
+            if (self._stopping.asked or self._full is not None) and not told:
+                told = True
+                waiting = []
+                self._crew.stop()
+                if self._full is None:
+                    self._display.say(
+                        "Stopping when the rounds in progress have ended. Once more kills them."
+                    )
+            if waiting and self._crew.room > 0 and time.monotonic() >= ask_again:
+                waiting = self._hand_out(waiting, shared_out)
+                if self._crew.room > 0:  # what is left is being played by others
+                    ask_again = time.monotonic() + ASK_AGAIN
+            if not self._playing and not waiting:
+                break
+            for key, what, details in self._crew.events(LISTEN):
+                self._hear(key, what, *details)
+        if self._full is not None:
+            raise self._full
+
+    def _hand_out(self, waiting: list[Cell], shared_out: Budget | None) -> list[Cell]:
+        """Begin as many cells as there is room for; those that are left, in their order."""
+        left: list[Cell] = []
+        for position, cell in enumerate(waiting):
+            if self._crew.room <= 0:
+                return left + waiting[position:]
+            if not self._claims.take(cell.key):
+                left.append(cell)
+            elif self._store.status(cell.key) == "done":
+                self._claims.release(cell.key)
+                self.found.append(cell.key)
+                self._display.ended(cell.key, well=True)
+            else:
+                n_left = len(self._playing) + len(left) + len(waiting) - position
+                self._begin(cell, 1 if shared_out is None else shared_out.workers(n_left))
+        return left
+
+    def _begin(self, cell: Cell, workers: int) -> None:
+        t = self._checked_checkpoint(cell.key)
+        stored: tuple[RoundLog, ...] = ()
+        if cell.task.analysis and t:
+            stored = tuple(self._store.logs(cell.key, 0, t))
+        self._playing[cell.key] = cell
+        self._display.begun(cell, t)
+        try:
+            self._crew.order(cell, self._cells_folder / cell.key, workers, stored)
+        except (AttributeError, TypeError, pickle.PicklingError) as error:
+            self._fail(cell.key, f"it cannot be sent to another process: {error}")
+
+    def _checked_checkpoint(self, key: str) -> int:
+        """The round that a cell's checkpoint goes on with; one that cannot be used is dropped."""
+        state = self._server(key) / STATE
+        if not state.is_file():
+            return 0
+        try:
+            about = Reader(state).about
+            t = int(about["numbers"]["t"])
+            # the rounds before it must be in the store, which may have been moved away
+            if about["version"] == __version__ and self._store.n_rounds(key) >= t:
+                return t
+        except (CheckpointError, KeyError):
+            pass
+        self._forget(key)
+        return 0
+
+    # -- what the crew says --------------------------------------------------------------------
+
+    def _hear(self, key: str, what: str, *details: Any) -> None:
+        try:
+            match what:
+                case "begun":
+                    self._begin_in_store(key, details[0])
+                case "rounds":
+                    self._keep(key, details[0])
+                case "progress":
+                    self._display.progress(key, *details)
+                case "finished":
+                    self._finish(key, *details)
+                case "stopped" if key in self._unkept:
+                    self._fail(key, self._unkept[key])
+                case "stopped":
+                    self._end(key)
+                case "failed":
+                    self._fail(key, *details)
+                case "died":
+                    self._died(key, details[0])
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            self._out_of_room()
+            if what not in ("begun", "rounds", "progress"):
+                self._let_go(key)
+
+    def _begin_in_store(self, key: str, facts: dict[str, Any]) -> None:
+        self._store.begin(key, self._playing[key].resolved, facts, __version__)
+        self._begun.add(key)
+
+    def _keep(self, key: str, logs: list[RoundLog]) -> None:
+        if self._full is None:
+            try:
+                self._store.add_rounds(key, logs)
+            except OSError as error:
+                if error.errno not in NO_ROOM:
+                    raise
+                self._out_of_room()
+            except (TypeError, ValueError) as error:  # of this cell alone: the others go on
+                self._unkept[key] = f"its rounds cannot be kept: {error}"
+        if self._full is None and key not in self._unkept:
+            self._crew.committed(key, logs[-1].t)
+        else:
+            self._crew.refused(key)
+
+    def _finish(self, key: str, findings: Findings | None, files: dict[str, bytes]) -> None:
+        """The model is there first, then the cell is done, then its memory is dropped."""
+        if files:
+            write_files(self._cells_folder / key, files)
+        try:
+            self._store.finish(key, findings)
+        except (TypeError, ValueError) as error:
+            self._fail(key, f"what its analysis found cannot be kept: {error}")
+            return
+        self._drop_memory(key)
+        self._let_go(key)
+        self.done.append(key)
+        self._display.ended(key, well=True)
+
+    def _fail(self, key: str, text: str, kind: str = "error") -> None:
+        if kind == "disk":
+            self._out_of_room()
+            self._end(key)
+            return
+        if key not in self._begun and self._store.status(key) == "waiting":
+            self._begin_in_store(key, {})  # without facts: those of an earlier try would be lost
+        self._store.fail(key, text)
+        self.failed[key] = text
+        self._let_go(key)
+        self._display.ended(key, well=False)
+
+    def _died(self, key: str, text: str) -> None:
+        self._deaths[key] = self._deaths.get(key, 0) + 1
+        if self._stopping.asked or self._full is not None:
+            self._end(key)
+        elif self._deaths[key] < self._crew.tries:
+            cell = self._playing.pop(key)
+            self._begin(cell, workers=1)  # it may have been memory that it lacked
+        else:
+            times = f"{self._deaths[key]} times: " if self._deaths[key] > 1 else ""
+            self._fail(key, times + text)
+
+    def _end(self, key: str) -> None:
+        """A cell that can go on."""
+        if key in self._begun:
+            self._store.stop(key)
+        self._let_go(key)
+
+    def _let_go(self, key: str) -> None:
+        del self._playing[key]
+        self._claims.release(key)
+
+    def _out_of_room(self) -> None:
+        if self._full is None:
+            self._full = StoreFull(self._runs, shutil.disk_usage(self._runs).free)
+
+    def _kill(self) -> None:
+        self._crew.close(kill=True)
+        for key in list(self._playing):
+            self._end(key)
+
+    def close(self) -> None:
+        """Let go of all cells."""
+        self._claims.release_all()
+
+    # -- folders -------------------------------------------------------------------------------
+
+    def _server(self, key: str) -> Path:
+        return self._cells_folder / key / "server"
+
+    def _drop_memory(self, key: str) -> None:
+        shutil.rmtree(self._server(key), ignore_errors=True)
+
+    def _forget(self, key: str) -> None:
+        self._store.forget(key)
+        shutil.rmtree(self._cells_folder / key, ignore_errors=True)
+        sync_folder(self._cells_folder)

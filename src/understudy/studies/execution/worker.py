@@ -1,0 +1,126 @@
+"""A process that plays cells, one after another.
+
+It ignores what stops its parent, is told by it when to stop, and ends when the parent does. Little
+is imported before it listens.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import pickle
+import queue
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from understudy.core.types import RoundLog
+
+PROGRESS_EVERY = 0.1  # seconds
+
+
+class Desk:
+    """The worker's end of the line: reads at any time, also while a cell is being played."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._orders: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._answered = threading.Condition()
+        self._committed = -1  # the last round of the current cell that is safe
+        self._refused = False
+        self._stopping = False
+        self._told = 0.0
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        try:
+            while True:
+                what, *details = self._connection.recv()  # plain data: nothing is imported here
+                if what == "cell":
+                    self._orders.put(details[0])
+                elif what == "end":
+                    self._orders.put(None)
+                elif what == "stop":
+                    self._stopping = True
+                else:  # "committed" or "refused"
+                    with self._answered:
+                        if what == "committed":
+                            self._committed = details[0]
+                        else:
+                            self._refused = True
+                        self._answered.notify()
+        except (EOFError, OSError):
+            os._exit(1)  # the parent is gone
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)  # nobody would listen any more
+
+    def next_order(self) -> Any:
+        """Wait for the next cell; None: there is none, go home."""
+        pickled = self._orders.get()
+        self._committed, self._refused = -1, False
+        return None if pickled is None else pickle.loads(pickled)
+
+    def send(self, what: str, *details: Any) -> None:
+        self._connection.send((what, *details))
+
+    # -- a boss to whoever plays ---------------------------------------------------------------
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping
+
+    def begun(self, facts: Mapping[str, Any]) -> None:
+        self.send("begun", facts)
+
+    def commit(self, logs: list[RoundLog]) -> None:
+        from understudy.studies.execution.run_cell import NotStored
+
+        last = logs[-1].t
+        if not self._refused:
+            self.send("rounds", logs)
+        with self._answered:
+            self._answered.wait_for(lambda: self._refused or self._committed >= last)
+            if self._refused:
+                raise NotStored
+
+    def progress(self, t: int, accuracy: float | None) -> None:
+        if time.monotonic() - self._told >= PROGRESS_EVERY:
+            self._told = time.monotonic()
+            self.send("progress", t, accuracy)
+
+
+def main(line: Connection, output: str) -> None:
+    """Play cells until told to end; what is printed goes to the file `output`."""
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, signal.SIG_IGN)
+    _print_to(output)
+    faulthandler.enable()
+    sys.dont_write_bytecode = True  # an edit within the same second would go unnoticed later
+    desk = Desk(line)
+
+    import torch
+
+    from understudy.simulation.training.pool import end_workers
+    from understudy.studies.execution.run_cell import Shelf, last_word
+
+    torch.set_num_threads(1)  # sums depend on how many there are
+    shelf = Shelf()
+    while (order := desk.next_order()) is not None:
+        desk.send(*last_word(order, desk, shelf))
+    end_workers()
+    os._exit(0)  # no library's thread is waited for: all that counts is with the parent
+
+
+def _print_to(output: str) -> None:
+    sys.stdout.flush()
+    with open(output, "ab", buffering=0) as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    os.unlink(output)  # the parent has it open; a kill leaves nothing behind

@@ -1,0 +1,218 @@
+"""A study's setting in words: from the resolved configurations of its cells."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from understudy.studies.definition.builtins import NAMES as BUILT_IN
+from understudy.studies.results.text_table import label_word
+from understudy.studies.store.store import StoredCell
+
+MISSING = object()  # in place of a key that only some descriptions have
+
+
+def settings_in_words(
+    about: Mapping[str, Any], cells: Sequence[StoredCell], resolved: Sequence[Mapping[str, Any]]
+) -> list[tuple[str, str]]:
+    """(subject, sentence) pairs.
+
+    Parameters
+    ----------
+    about
+        What the study says of itself.
+    cells
+        All its cells.
+    resolved
+        The configurations of those that have begun.
+    """
+    facts = [cell.facts for cell in cells if cell.facts]
+    told = [
+        ("Data", _data(facts, resolved)),
+        ("Model", _model(facts, resolved)),
+        ("Rounds", _rounds(resolved)),
+        ("Seeds", _seeds(about, cells)),
+        ("Varied", _axes(about)),
+        ("Baseline", str(about.get("baseline") or "")),
+        ("Target", f"test accuracy {100 * about['target']:.4g} %" if about.get("target") else ""),
+        ("Scale", str(about.get("scale") or "")),
+        ("Tuned", _tuned(about.get("tune"))),
+        ("Analyses", ", ".join(_distinct(name for one in resolved for name in one["analysis"]))),
+    ]
+    return [(subject, sentence) for subject, sentence in told if sentence]
+
+
+def meanings(
+    cells: Sequence[StoredCell], resolved: Mapping[str, Mapping[str, Any]], part: str
+) -> list[tuple[str, str]]:
+    """(label, what it stands for) of the strategies, or of the availability modes.
+
+    Parameters
+    ----------
+    cells
+        All cells of the study.
+    resolved
+        Key of a cell to its configuration, for those that have begun.
+    part : {"strategy", "availability"}
+        Also the name of the label.
+    """
+    found: dict[str, list[Any]] = {}
+    for cell in cells:
+        label = cell.labels.get(part)
+        if label is not None:
+            own = found.setdefault(str(label), [])
+            if cell.key in resolved:
+                own.append(resolved[cell.key][part])
+    return [(label, in_words(merged(own)) if own else "not begun") for label, own in found.items()]
+
+
+def sentence(words: str | None) -> str | None:
+    """Words as a sentence: a capital at the beginning (not of a symbol), a full stop."""
+    if not words:
+        return None
+    first = words[0].upper() if words[0].isascii() else words[0]
+    return first + words[1:] + ("" if words[-1] in ".!?…" else ".")
+
+
+def command(about: Mapping[str, Any], name: str) -> str | None:
+    """The command that repeats the study; None for one that was made in Python."""
+    if name in BUILT_IN:
+        words = [name]
+    elif about.get("file"):
+        words = [str(about["file"])]
+    else:
+        return None
+    if about.get("scale"):
+        words += ["--scale", str(about["scale"])]
+    for change in about.get("overrides") or ():
+        words += ["--set", str(change)]
+    return shlex.join(["understudy", "run", *words])
+
+
+def merged(descriptions: Sequence[Any]) -> Any:
+    """Several descriptions as one: where they differ, all that is found there."""
+    first = descriptions[0]
+    if all(one == first for one in descriptions):
+        return first
+    if all(isinstance(one, Mapping) and one.get("class") == _class(first) for one in descriptions):
+        names = dict.fromkeys(name for one in descriptions for name in one)
+        return {
+            name: merged([one.get(name, MISSING) for one in descriptions if one is not MISSING])
+            for name in names
+        }
+    return _Several(_distinct(in_words(one) for one in descriptions if one is not MISSING))
+
+
+def in_words(description: Any) -> str:
+    """A description as `describe` makes it, short: what is None is left out."""
+    if isinstance(description, Mapping):
+        settings = ", ".join(
+            f"{name} = {in_words(value)}"
+            for name, value in description.items()
+            if name != "class" and value is not None
+        )
+        kind = description.get("class")
+        if kind == "Strategy":
+            return settings
+        return f"{kind}({settings})" if kind and settings else str(kind or f"{{{settings}}}")
+    if isinstance(description, _Several):
+        return " | ".join(description)
+    if isinstance(description, list):
+        return f"[{', '.join(in_words(item) for item in description)}]"
+    return label_word(description)
+
+
+class _Several(tuple[str, ...]):
+    """Alternatives, in words."""
+
+
+def _class(description: Any) -> Any:
+    return description.get("class") if isinstance(description, Mapping) else None
+
+
+def _data(facts: Sequence[Mapping[str, Any]], resolved: Sequence[Mapping[str, Any]]) -> str:
+    if not facts:
+        return ""
+    parts = [_either(one.get("data") or "own data" for one in facts)]
+    divided = _distinct(
+        str(one["data"]["partition"]) for one in resolved if one["data"].get("partition")
+    )
+    if divided:
+        parts[0] += f", divided as {' or '.join(divided)}"
+    parts.append(f"{_either(one['n_clients'] for one in facts)} clients")
+    sizes = [n for one in facts for n in one.get("sizes") or ()]
+    if sizes:
+        low, high = f"{min(sizes):,.0f}", f"{max(sizes):,.0f}"
+        parts[-1] += f" with {low if low == high else f'{low} to {high}'} training examples each"
+    clusters = _distinct(str(len(set(one["groups"]))) for one in facts if one.get("groups"))
+    if clusters not in ([], ["1"]):
+        parts.append(f"{' or '.join(clusters)} clusters")
+    classes = _distinct(str(one["n_classes"]) for one in facts if one.get("n_classes"))
+    if classes:
+        parts.append(f"{' or '.join(classes)} classes")
+    return "; ".join(parts)
+
+
+def _model(facts: Sequence[Mapping[str, Any]], resolved: Sequence[Mapping[str, Any]]) -> str:
+    if not resolved:
+        return ""
+    sizes = _distinct(f"{one['n_parameters']:,}" for one in facts if one.get("n_parameters"))
+    named = " or ".join(_distinct(_model_name(one["model"]) for one in resolved))
+    return f"{named}; {' or '.join(sizes)} parameters" if sizes else named
+
+
+def _model_name(model: Any) -> str:
+    if isinstance(model, Mapping) and "name" in model:
+        settings = {key: value for key, value in model.items() if key != "name"}
+        return in_words({"class": model["name"], **settings})
+    if isinstance(model, Mapping):
+        return str(model.get("class", "own module"))
+    return str(model)
+
+
+def _rounds(resolved: Sequence[Mapping[str, Any]]) -> str:
+    if not resolved:
+        return ""
+    words = _either(one["rounds"] for one in resolved)
+    every = _distinct(str(one["evaluate_every"]) for one in resolved)
+    return words if every == ["1"] else f"{words}, evaluated every {' or '.join(every)}"
+
+
+def _seeds(about: Mapping[str, Any], cells: Sequence[StoredCell]) -> str:
+    seeds = sorted({cell.seed for cell in cells})
+    if len(seeds) > 2 and seeds == list(range(seeds[0], seeds[-1] + 1)):
+        words = f"{seeds[0]} to {seeds[-1]}"
+    else:
+        words = ", ".join(map(str, seeds))
+    same = "with the same seed, all strategies face the same absences and the same batches"
+    return f"{words}; {same}"
+
+
+def _axes(about: Mapping[str, Any]) -> str:
+    axes = about.get("axes") or {}
+    if not isinstance(axes, Mapping):
+        return ""
+    return "; ".join(
+        f"{name} = {', '.join(label_word(level) for level in levels)}"
+        for name, levels in axes.items()
+    )
+
+
+def _tuned(tune: Any) -> str:
+    if not isinstance(tune, Mapping):
+        return ""
+    return (
+        f"{tune.get('key')} for each strategy by {tune.get('metric')}, "
+        f"with seeds {in_words(tune.get('seeds'))}"
+    )
+
+
+def _either(values: Iterable[Any]) -> str:
+    """Distinct values; of many numbers the smallest and the largest."""
+    words = _distinct(str(value) for value in values)
+    return " or ".join(words) if len(words) <= 4 else f"{words[0]} … {words[-1]}"
+
+
+def _distinct(words: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(words))

@@ -1,0 +1,313 @@
+"""Strategies compared, seed by seed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from understudy.measures import Measure, lower_is_better, measure
+from understudy.studies.definition.cell import Label
+from understudy.studies.results.groups import (
+    Value,
+    column_of,
+    expect,
+    grouped,
+    grouping_of,
+    joined,
+    labels_of,
+    values_of,
+)
+from understudy.studies.results.tests import (
+    ContrastInterval,
+    Interval,
+    contrast_interval,
+    holm,
+    interval,
+    paired_t,
+    wilcoxon,
+)
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = [
+    "Comparison",
+    "ContrastInterval",
+    "Interval",
+    "compare",
+    "contrast_interval",
+    "holm",
+    "interval",
+    "lower_is_better",
+    "paired_t",
+    "wilcoxon",
+]
+
+LEVEL = 0.95
+ABOUT = ("seed", "key", "status", "version", "error")  # columns that measure nothing
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """A table of strategies: what `compare` found.
+
+    Parameters
+    ----------
+    metric : str
+        The measure compared.
+    baseline : str or None
+        The strategy the others are held against.
+    labels : tuple of str
+        The labels in which the groups differ.
+    rows : DataFrame
+        One row per group and strategy, numbers as they are: the labels, strategy, participants,
+        seeds (with a value), mean, half, difference (to the baseline, as it is: its sign knows no
+        better), difference_half, pairs (seeds in which both have a value), p_t, p_t_holm,
+        p_wilcoxon, p_wilcoxon_holm, better (whether the difference is for the better; missing
+        where there is none or where that is not known). The price of a target also has reached
+        (how many of the seeds did) and shared (seeds that both played).
+    unfinished : int
+        Cells that were left out because they are not done.
+    without_value : int
+        Done cells that were left out because they have no finite number.
+    tested : tuple of int
+        How many t-tests and how many of Wilcoxon's there are: what Holm counts. Where the same
+        cells are compared in several groups, being references, that is one test.
+    target : float, optional
+        The accuracy that the study aims at, where `metric` is its price.
+    """
+
+    metric: str
+    baseline: str | None
+    labels: tuple[str, ...]
+    rows: pd.DataFrame
+    unfinished: int = 0
+    without_value: int = 0
+    tested: tuple[int, int] = (0, 0)
+    target: float | None = None
+
+    @property
+    def measure(self) -> Measure:
+        """How the metric is shown."""
+        return measure(self.metric)
+
+    @property
+    def lower_is_better(self) -> bool | None:
+        """None: neither way is better, or it is not known."""
+        return lower_is_better(self.metric)
+
+    def to_markdown(self) -> str:
+        """A table in Markdown, with notes below it."""
+        from understudy.studies.results import tables
+
+        return tables.markdown(tables.sheet_of(self))
+
+    def to_latex(self) -> str:
+        """A table in LaTeX, which needs the package booktabs."""
+        from understudy.studies.results import tables
+
+        return tables.latex(tables.sheet_of(self))
+
+    def to_csv(self) -> str:
+        """`rows` as they are, in full precision."""
+        from understudy.studies.results import tables
+
+        return tables.csv(self.rows)
+
+    def to_rich(self) -> RenderableType:
+        """A table for the terminal, at most 80 columns wide, one section per group."""
+        from understudy.studies.results import tables
+
+        return tables.rich_comparison(self)
+
+    def to_text(self) -> str:
+        """The table of the terminal as plain text."""
+        from understudy.studies.results import tables
+
+        return tables.text(self.to_rich())
+
+
+def compare(
+    frame: pd.DataFrame,
+    metric: str = "accuracy_last10",
+    baseline: str | None = None,
+    by: str | Sequence[str] | None = None,
+) -> Comparison:
+    """Compare strategies within each group of cells, paired by seed.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        One row per cell, as from ``results(path, level="run")``. Its labels are named in
+        ``frame.attrs["labels"]``, else they are the columns before ``seed``. Cells whose status is
+        not "done" are left out.
+    metric : str
+        A column of it.
+    baseline : str, optional
+        The strategy the others are held against; by default ``frame.attrs["baseline"]``, without
+        that none.
+    by : str or sequence of str, optional
+        The labels that make the groups; by default all but the strategy. What differs in other
+        labels is averaged within each seed, where the seed has all of it.
+
+    Returns
+    -------
+    Comparison
+        With a 95 % interval from 3 seeds on, the paired t-test from 5 and Wilcoxon's from 8; both
+        tests are adjusted by Holm over all comparisons of the table, the same cells counting once.
+
+    Notes
+    -----
+    A cell without a value for a label (None) is a reference: it joins every group it agrees with.
+    """
+    labels = labels_of(frame)
+    known_as_measure = [name for name in map(str, frame.columns) if name not in {*labels, *ABOUT}]
+    expect("metric", metric, known_as_measure)
+    grouping = grouping_of(labels, by)
+    inner = tuple(name for name in labels if name not in ("strategy", *grouping))
+    done = frame[frame["status"] == "done"] if "status" in frame else frame
+    strategies = list(dict.fromkeys(str(name) for name in done["strategy"]))
+    if baseline is None:
+        known = frame.attrs.get("baseline")
+        baseline = known if known in strategies else None
+    elif len(done):
+        expect("baseline", baseline, strategies)
+    values = joined(values_of(done, (*grouping, *inner), metric))
+    price = measure(metric).is_price
+    rows: list[dict[str, Any]] = []
+    for group, members in grouped(values, len(grouping)).items():
+        named = dict(zip(grouping, group, strict=True))
+        rows += [{**named, **row} for row in _rows(members, strategies, baseline, price)]
+    tested = _adjust(rows, metric, price)
+    table = _table(rows, grouping, price)
+    return Comparison(
+        metric=metric,
+        baseline=baseline,
+        labels=tuple(name for name in grouping if _differ(row[name] for row in rows)),
+        rows=table,
+        unfinished=len(frame) - len(done),
+        tested=tested,
+        without_value=0 if price else int((~np.isfinite(column_of(done, metric))).sum()),
+        target=frame.attrs.get("target") if price else None,
+    )
+
+
+# -- the numbers of a row ----------------------------------------------------------------------
+
+
+def _rows(
+    members: list[Value], strategies: Sequence[str], baseline: str | None, price: bool
+) -> list[dict[str, Any]]:
+    """The rows of one group."""
+    n_places = len({value.spot for value in members})
+    by_seed = {
+        name: _by_seed([value for value in members if value.strategy == name], n_places)
+        for name in strategies
+    }
+    reference = by_seed.get(baseline, {}) if baseline is not None else {}
+    against = [value for value in members if value.strategy == baseline]
+    rows = []
+    for name in strategies:
+        own = [value for value in members if value.strategy == name]
+        if own:
+            came = [value.participants for value in own if math.isfinite(value.participants)]
+            participants = float(np.mean(came)) if came else math.nan
+            row = {"strategy": name, "participants": participants}
+            row |= _spread(by_seed[name], price)
+            row |= _held_against({} if name == baseline else reference, by_seed[name])
+            row["cells"] = _cells_of(own), _cells_of(against)
+            rows.append(row)
+    return rows
+
+
+def _cells_of(values: Iterable[Value]) -> frozenset[tuple[str, Any, int]]:
+    """Which cells are behind values, whatever group they joined."""
+    return frozenset((value.strategy, value.origin, value.seed) for value in values)
+
+
+def _by_seed(own: list[Value], n_places: int) -> dict[int, float]:
+    """One number per seed: the mean over places, where the seed has all of them."""
+    found: dict[int, list[float]] = {}
+    for value in own:
+        found.setdefault(value.seed, []).append(value.value)
+    return {
+        seed: float(np.mean(found[seed])) for seed in sorted(found) if len(found[seed]) == n_places
+    }
+
+
+def _spread(by_seed: Mapping[int, float], price: bool) -> dict[str, Any]:
+    known = [value for value in by_seed.values() if math.isfinite(value)]
+    found = interval(known, LEVEL)
+    # the interval of those that reached the target says nothing of the others
+    half = found.half if not price or len(known) == len(by_seed) else None
+    row: dict[str, Any] = {"seeds": len(by_seed) if price else len(known)}
+    if price:
+        row["reached"] = len(known)
+    return row | {"mean": found.mean, "half": half}
+
+
+def _held_against(reference: Mapping[int, float], own: Mapping[int, float]) -> dict[str, Any]:
+    shared = [seed for seed in own if seed in reference]
+    finite = [
+        seed for seed in shared if math.isfinite(own[seed]) and math.isfinite(reference[seed])
+    ]
+    a, b = [own[seed] for seed in finite], [reference[seed] for seed in finite]
+    found = interval(np.subtract(a, b), LEVEL)
+    row: dict[str, Any] = {"shared": len(shared), "pairs": len(finite)}
+    row |= {"difference": found.mean, "difference_half": found.half}
+    return row | {"p_t": paired_t(a, b), "p_wilcoxon": wilcoxon(a, b)}
+
+
+def _adjust(rows: list[dict[str, Any]], metric: str, price: bool) -> tuple[int, int]:
+    """Give rows Holm's p-values over all of them; how many tests of each kind there are."""
+    lower = lower_is_better(metric)
+    for row in rows:
+        # a test among the seeds that reached a target would be blind for the others
+        censored = price and row["pairs"] < row["shared"]
+        if censored:
+            row |= {"difference_half": None, "p_t": None, "p_wilcoxon": None}
+        difference = row["difference"]
+        known = lower is not None and not censored and math.isfinite(difference)
+        row["better"] = (difference < 0) == lower if known and difference != 0 else None
+    return _with_holm(rows, "p_t"), _with_holm(rows, "p_wilcoxon")
+
+
+def _with_holm(rows: list[dict[str, Any]], name: str) -> int:
+    """One test for each pair of cells; what is shown again is not tested again."""
+    tested = {row["cells"]: row[name] for row in rows if row[name] is not None}
+    adjusted = dict(zip(tested, holm(list(tested.values())), strict=True))
+    for row in rows:
+        if row[name] is not None:
+            row[f"{name}_holm"] = adjusted[row["cells"]]
+    return len(tested)
+
+
+def _table(rows: list[dict[str, Any]], grouping: Sequence[str], price: bool) -> pd.DataFrame:
+    """The rows as a frame."""
+    columns = [*grouping, "strategy", "participants", "seeds", *(["reached"] if price else [])]
+    columns += ["mean", "half", "difference", "difference_half"]
+    columns += ["shared", "pairs"] if price else ["pairs"]
+    columns += ["p_t", "p_t_holm", "p_wilcoxon", "p_wilcoxon_holm", "better"]
+    plain = {name: [row.get(name) for row in rows] for name in columns}
+    table = pd.DataFrame(
+        {
+            name: pd.Series(column, dtype=object if name in grouping else None)
+            for name, column in plain.items()
+        }
+    )
+    counts = {name: "int64" for name in ("seeds", "reached", "shared", "pairs") if name in columns}
+    numbers = {
+        name: "float64"
+        for name in columns
+        if name not in (*grouping, "strategy", "better") and name not in counts
+    }
+    return table.astype({**counts, **numbers, "better": "boolean"})
+
+
+def _differ(labels: Iterable[Label]) -> bool:
+    return len(set(labels)) > 1

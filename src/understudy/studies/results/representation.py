@@ -1,0 +1,80 @@
+"""Who was heard in a run, who was left out, and who stood in for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from understudy.core.types import Ints, Outcome, RoundLog
+from understudy.studies.store.round_rows import WANTED
+
+
+class Heard(NamedTuple):
+    """How often one client had a say."""
+
+    client: int
+    wanted: int  # rounds in which it was wanted
+    came: int  # rounds in which its own update came
+    spoken_for: int  # rounds in which it did not come, and something stood in for it
+
+
+class StoodIn(NamedTuple):
+    """How often an absent client was spoken for by the same client's update."""
+
+    absent: int
+    source: int  # the absent itself: its own last update; -1: a mixture, or a model
+    rounds: int
+
+
+@dataclass(frozen=True, eq=False)
+class RollCall:
+    """Counts over the rounds of a run."""
+
+    n_rounds: int
+    wanted: Ints  # (N,)
+    came: Ints  # (N,)
+    spoken_for: Ints  # (N,)
+    stood_in: tuple[StoodIn, ...]  # most rounds first
+
+    @classmethod
+    def of(cls, logs: Iterable[RoundLog]) -> RollCall:
+        """Count the rounds of `logs`."""
+        n_rounds = 0
+        wanted = came = spoken_for = np.zeros(0, dtype=np.int64)
+        pairs: dict[tuple[int, int], int] = {}
+        for log in logs:
+            n_clients = len(log.outcome)
+            if n_clients > len(wanted):  # the first round, or clients that joined
+                wanted, came, spoken_for = (
+                    np.pad(counts, (0, n_clients - len(counts)))
+                    for counts in (wanted, came, spoken_for)
+                )
+            n_rounds += 1
+            here = log.outcome == Outcome.CAME
+            wanted[:n_clients] += np.isin(log.outcome, WANTED)
+            came[:n_clients] += here
+            heard = log.coef != 0
+            ids, source = log.ids[heard], log.source[heard]
+            represented = np.zeros(n_clients, dtype=bool)
+            represented[ids] = True
+            spoken_for[:n_clients] += represented & ~here
+            away = ~here[ids]
+            distinct = set(zip(ids[away].tolist(), source[away].tolist(), strict=True))
+            for pair in distinct:
+                pairs[pair] = pairs.get(pair, 0) + 1
+        ranked = sorted(pairs.items(), key=lambda item: (-item[1], item[0]))
+        stood_in = tuple(StoodIn(absent, source, n) for (absent, source), n in ranked)
+        return cls(n_rounds, wanted, came, spoken_for, stood_in)
+
+    def left_out(self, at_most: int = 5) -> list[Heard]:
+        """Clients with the fewest rounds in which they or a stand-in had a say, fewest first."""
+        n_heard = self.came + self.spoken_for
+        order = np.lexsort((self.came, n_heard))
+        return [
+            Heard(int(k), int(self.wanted[k]), int(self.came[k]), int(self.spoken_for[k]))
+            for k in order[:at_most]
+            if n_heard[k] < self.n_rounds
+        ]

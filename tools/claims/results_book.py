@@ -1,0 +1,167 @@
+"""Exported results of several studies, to be asked by claims."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tools.claims.paper_claims import CURVE_METRIC, Claim, Pick
+from tools.claims.verdicts import Verdict, judge
+from understudy.core.describe import describe
+from understudy.studies.definition.builtins import NAMES, built_in
+from understudy.studies.definition.cell import Cell, DataRecipe
+from understudy.studies.definition.estimates import estimate
+from understudy.studies.results.export import CELLS, Exported, Row, label_text, place_of, read
+
+SCALE, PAPER = "results", "paper"
+CORES = 2  # hours are told for a machine of so many
+
+
+@dataclass(frozen=True)
+class Book:
+    """What was exported, by study."""
+
+    studies: Mapping[str, Exported]
+
+    @classmethod
+    def read(cls, folder: str | Path) -> Book:
+        """All studies below a folder."""
+        paths = sorted(Path(folder).glob(f"*/{CELLS}"))
+        return cls({path.parent.name: read(path.parent) for path in paths})
+
+    def rows(self, pick: Pick) -> list[Row]:
+        """The exported cells that a side of a contrast picks."""
+        exported = self.studies.get(pick.study, Exported())
+        return [row for row in exported.rows if matches(pick, row.labels)]
+
+    def verdict(self, claim: Claim) -> Verdict:
+        """What the exported cells say to a claim."""
+        return judge(claim, lambda pick: self.numbers(claim, pick))
+
+    def numbers(self, claim: Claim, pick: Pick) -> dict[int, float]:
+        """The measure of the picked cells by seed; NaN where a run has no number, having diverged.
+
+        A measure that no cell of the study has was not asked for when they were run.
+        """
+        found: dict[int, float] = {}
+        if not self._is_measured(pick):
+            return found
+        for row in self.rows(pick):
+            value = self._measure(claim, pick, row)
+            if row.seed in found:
+                raise ValueError(f"{claim.id}: {pick} picks more than one cell of seed {row.seed}")
+            found[row.seed] = value
+        return found
+
+    def _is_measured(self, pick: Pick) -> bool:
+        rows = self.studies.get(pick.study, Exported()).rows
+        return pick.metric == CURVE_METRIC or any(pick.metric in row.measures for row in rows)
+
+    def _measure(self, claim: Claim, pick: Pick, row: Row) -> float:
+        if pick.metric != CURVE_METRIC:
+            return row.measures.get(pick.metric, math.nan)
+        assert claim.target is not None
+        for point in self.studies[pick.study].curves[row.key]:
+            if point.get("test_accuracy", -math.inf) >= claim.target:
+                return point["round"]
+        return float(row.rounds + 1)
+
+    def picked(self, claim: Claim) -> list[Row]:
+        """All exported cells that a claim looks at."""
+        rows = {
+            row.key: row
+            for contrast in claim.contrasts
+            for pick in contrast.picks
+            for row in self.rows(pick)
+        }
+        return list(rows.values())
+
+
+def matches(pick: Pick, labels: Mapping[str, Any]) -> bool:
+    """Whether a cell has the labels; one that has no value for a label is of every group."""
+    return all(
+        name in labels and (labels[name] is None or label_text(labels[name]) == label_text(value))
+        for name, value in pick.labels.items()
+    )
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The built-in studies at two scales: what is reduced, and what is still to be run."""
+
+    @cached_property
+    def _cells(self) -> dict[tuple[str, str], list[Cell]]:
+        return {}
+
+    def cells(self, study: str, scale: str) -> list[Cell]:
+        """The cells of a built-in study."""
+        if study not in NAMES:
+            return []
+        if (study, scale) not in self._cells:
+            self._cells[study, scale] = built_in(study, scale).cells()
+        return self._cells[study, scale]
+
+    def missing(self, claim: Claim, book: Book) -> list[Cell]:
+        """Cells at scale ``results`` that a claim needs and that are not exported."""
+        there = {row.key for study in book.studies.values() for row in study.rows}
+        return [cell for cell in self.needed(claim) if cell.key not in there]
+
+    def needed(self, claim: Claim) -> list[Cell]:
+        """Cells at scale ``results`` that a claim looks at."""
+        picks = [pick for contrast in claim.contrasts for pick in contrast.picks]
+        found = {
+            cell.key: cell
+            for pick in picks
+            for cell in self.cells(pick.study, SCALE)
+            if matches(pick, cell.labels)
+        }
+        return list(found.values())
+
+    def hours(self, cells: list[Cell]) -> float:
+        """Of two cores, about."""
+        return estimate(cells).seconds(CORES) / 3600
+
+    def reduced(self, study: str, rows: list[Row]) -> str:
+        """In which ways exported cells are smaller than the paper's; empty where they are not."""
+        paper = {place_of(cell.labels): cell for cell in self.cells(study, PAPER) if cell.seed == 0}
+        ours = {cell.key: cell for cell in self.cells(study, SCALE)}
+        words: dict[str, None] = {}
+        for row in rows:
+            theirs = paper.get(place_of(row.labels))
+            if theirs is None:
+                continue
+            if row.rounds != theirs.task.rounds:
+                words[f"{row.rounds} of {theirs.task.rounds} rounds"] = None
+            mine = ours.get(row.key)
+            if mine is not None:
+                words |= dict.fromkeys(_smaller(mine, theirs))
+        n_seeds = len({row.seed for row in rows})
+        n_paper = len({cell.seed for cell in self.cells(study, PAPER)})
+        if n_seeds < n_paper:
+            words[f"{n_seeds} of {n_paper} seeds"] = None
+        return ", ".join(words)
+
+
+def _smaller(ours: Cell, theirs: Cell) -> list[str]:
+    """Differences in model and data, as words."""
+    words = []
+    mine, other = describe(ours.task.model), describe(theirs.task.model)
+    if mine != other:
+        words.append(f"{_named(mine)} for {_named(other)}")
+    if isinstance(ours.task.data, DataRecipe) and isinstance(theirs.task.data, DataRecipe):
+        own, full = ours.task.data.settings, theirs.task.data.settings
+        for name in sorted({*own, *full}):
+            if own.get(name) != full.get(name):
+                whole = "all there are" if full.get(name) is None else full[name]
+                words.append(f"{name} {own.get(name)} for {whole}")
+    if ours.task.evaluate_every != theirs.task.evaluate_every:
+        words.append(f"evaluated every {ours.task.evaluate_every} rounds")
+    return words
+
+
+def _named(model: Any) -> str:
+    return str(model.get("name", model) if isinstance(model, dict) else model)

@@ -1,0 +1,404 @@
+"""The page of results: verdicts on the papers' claims, with the numbers they rest on.
+
+``python -m tools.claims.results_page docs`` makes ``docs/results.md`` and its pictures from
+``docs/claims.toml`` and the files below ``docs/results``, byte for byte the same on every run.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+
+from tools.claims import verdicts
+from tools.claims.paper_claims import Claim, Contrast, Side, read_claims
+from tools.claims.results_book import Book, Sizes
+from tools.claims.results_pictures import pictures, varying_labels
+from tools.claims.verdicts import Judged, Verdict
+from understudy.measures import Measure, measure
+from understudy.plots.series import half_width
+from understudy.studies.definition.builtins import NAMES, listed
+from understudy.studies.results.export import Row
+
+SIGNS = {
+    verdicts.REPRODUCED: "**reproduced**",
+    verdicts.IN_PART: "**in part**",
+    verdicts.NOT_REPRODUCED: "**not reproduced**",
+    verdicts.OPEN: "**open**",
+    verdicts.NOT_RUN: "not run",
+}
+OF_ALL = ("accuracy_best", "accuracy_last", "accuracy_last10", "loss_best", "loss_last")
+INTRODUCTION = """\
+# Results
+
+<!-- Made by `make results` from claims.toml and results/*/: not to be edited. -->
+
+What the papers claim, and what runs of the built-in studies say to it. The claims were written
+down first, in [claims.toml](claims.toml); each is a set of *contrasts*, numbers that are positive
+where the claim is right, one for each seed:
+
+| kind | contrast |
+| --- | --- |
+| order | A − B |
+| trend | difference of two gains A − B |
+| near | (A − B) − ½ (C − B): A is more than half of the way from B to C |
+| value | tolerance − distance of ours to the paper's (2 points; 10 % for losses and F1) |
+
+A contrast **holds** when the 90 % t-interval of its mean over at least three seeds lies above 0, is
+**contradicted** when it lies below, and is **open** otherwise. A claim is **reproduced** when all
+its contrasts hold ("mostly": more than half of them, and none is contradicted; "the best": one
+contrast for each rival, its own hyper-parameter being fixed beforehand), **in part** when some do,
+**not reproduced** when none holds and one is contradicted, and **open** when none holds and none is
+contradicted; then the seeds are told that it would take, (2s/d̄)². A run that diverged has no
+number, and a contrast in which it takes part is open. A verdict against a paper is as welcome as
+one for it; it is one on our runs, at the size and in the reading that it names.
+
+Cells are in `results/<study>/cells.csv`, curves in `curves.csv` beside it. To make a study's anew:
+`understudy run STUDY --scale results`, then `understudy export STUDY --to docs/results`, then
+`make results`.
+"""
+
+
+def write_page(docs: str | Path) -> Path:
+    """Write ``results.md`` and its pictures into the folder of the documentation."""
+    folder = Path(docs)
+    claims = read_claims(folder / "claims.toml")
+    book = Book.read(folder / "results")
+    drawn = pictures(book)
+    for study in sorted(book.studies):
+        for old in (folder / "results" / study).glob("*.svg"):
+            if (study, old.name) not in drawn:
+                old.unlink()
+    for (study, name), content in drawn.items():
+        (folder / "results" / study / name).write_bytes(content)
+    page = folder / "results.md"
+    page.write_text(text(claims, book, list(drawn)), encoding="utf-8", newline="\n")
+    return page
+
+
+def text(claims: Sequence[Claim], book: Book, drawn: Sequence[tuple[str, str]] = ()) -> str:
+    """The page."""
+    judged = [book.verdict(claim) for claim in claims]
+    sizes = Sizes()
+    lines = [INTRODUCTION, *_summary(judged)]
+    for paper, of_paper in groupby(judged, key=lambda verdict: _paper(verdict.claim)):
+        lines += _of_paper(paper, list(of_paper), book, sizes, drawn)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _paper(claim: Claim) -> str:
+    """The name of a paper: what the place begins with."""
+    return claim.place.partition(",")[0].partition(" (")[0]
+
+
+def _summary(judged: Sequence[Verdict]) -> Iterator[str]:
+    yield "## In short"
+    yield ""
+    yield f"| paper | claims | {' | '.join(verdicts.VERDICTS)} |"
+    yield "| --- |" + " ---: |" * (1 + len(verdicts.VERDICTS))
+    for paper in dict.fromkeys(_paper(verdict.claim) for verdict in judged):
+        mine = [verdict for verdict in judged if _paper(verdict.claim) == paper]
+        counts = [sum(one.verdict == kind for one in mine) for kind in verdicts.VERDICTS]
+        yield f"| {paper} | {len(mine)} | {' | '.join(map(str, counts))} |"
+    yield ""
+
+
+def _of_paper(
+    paper: str,
+    judged: Sequence[Verdict],
+    book: Book,
+    sizes: Sizes,
+    drawn: Sequence[tuple[str, str]],
+) -> Iterator[str]:
+    yield f"## {paper}"
+    yield ""
+    run = [verdict for verdict in judged if verdict.verdict != verdicts.NOT_RUN]
+    for study in dict.fromkeys(verdict.claim.study for verdict in run):
+        mine = [verdict for verdict in run if verdict.claim.study == study]
+        yield from _of_study(study, mine, book, sizes, drawn)
+    waiting = [verdict for verdict in judged if verdict.verdict == verdicts.NOT_RUN]
+    if waiting:
+        yield f"### {paper}: not run"
+        yield ""
+        yield "Hours are those of two cores, at scale `results`, counted for each claim by itself."
+        yield ""
+        yield "| claim | place | study | hours |"
+        yield "| --- | --- | --- | ---: |"
+        for verdict in waiting:
+            yield _waiting(verdict.claim, book, sizes)
+        yield ""
+
+
+def _waiting(claim: Claim, book: Book, sizes: Sizes) -> str:
+    hours = sizes.hours(sizes.missing(claim, book))
+    words = "under 0.1" if hours < 0.1 else f"{hours:.1f}" if hours < 10 else f"{hours:,.0f}"
+    study = claim.study if claim.block is None else f"{claim.study} ({claim.block})"
+    return f"| {claim.words} | {claim.place} | {study} | {words} |"
+
+
+def _of_study(
+    study: str,
+    judged: Sequence[Verdict],
+    book: Book,
+    sizes: Sizes,
+    drawn: Sequence[tuple[str, str]],
+) -> Iterator[str]:
+    known = {one.name: one for one in listed()} if study in NAMES else {}
+    yield f"### {study}"
+    yield ""
+    if study in known:
+        yield f"{known[study].title}: {known[study].shows}."
+        yield ""
+    for metric in dict.fromkeys(verdict.claim.metric for verdict in judged):
+        yield from _table(metric, list(book.studies[study].rows))
+    for owner, name in drawn:
+        if owner == study:
+            yield f"![{name.removesuffix('.svg').replace('-', ' ')}](results/{study}/{name})"
+            yield ""
+    for verdict in judged:
+        yield from _claim(verdict, book, sizes)
+
+
+# -- what was measured -----------------------------------------------------------------------------
+
+
+def _table(metric: str, rows: Sequence[Row]) -> Iterator[str]:
+    """Means and 95 % intervals: a row for each strategy, a column for each group."""
+    known = [row for row in rows if metric in row.measures]
+    if not known:
+        return
+    rows = list(rows) if metric in OF_ALL else [row for row in rows if _has(row, metric, known)]
+    shown = measure(metric)
+    groups = [group for group in _groups(rows) if group or len(_groups(rows)) == 1]
+    yield f"{shown.head[0].upper()}{shown.head[1:]}: mean over seeds ± half of its 95 % interval."
+    yield ""
+    yield f"| strategy | {' | '.join(_group_words(group) for group in groups)} |"
+    yield "| --- |" + " ---: |" * len(groups)
+    for strategy in dict.fromkeys(str(row.labels["strategy"]) for row in rows):
+        mine = [row for row in rows if row.labels["strategy"] == strategy]
+        cells = [_mean([row for row in mine if _in(row, group)], metric, shown) for group in groups]
+        yield f"| {strategy} | {' | '.join(cells)} |"
+    yield ""
+
+
+def _has(row: Row, metric: str, known: Sequence[Row]) -> bool:
+    """Whether a row was asked for a measure: it has it, or the same with another seed has."""
+    return any(row.labels == other.labels for other in known)
+
+
+Group = tuple[tuple[str, str | float], ...]
+
+
+def _groups(rows: Sequence[Row]) -> list[Group]:
+    """What cells differ in besides strategy and seed; those of every group make none."""
+    varying = varying_labels(rows)
+    whole = [row for row in rows if all(row.labels.get(name) is not None for name in varying)]
+    found: dict[Group, None] = {}
+    for row in whole:
+        found[tuple((name, row.labels[name] or "") for name in varying)] = None
+    return list(found) or [()]
+
+
+def _in(row: Row, group: Group) -> bool:
+    return all(row.labels.get(name) in (None, value) for name, value in group)
+
+
+def _group_words(group: Group) -> str:
+    words = [
+        str(value) if name in ("block", "availability") else f"{name} {value:g}"
+        if isinstance(value, float) else f"{name} {value}"
+        for name, value in group
+    ]  # fmt: skip
+    return ", ".join(words) or "all"
+
+
+def _mean(rows: Sequence[Row], metric: str, shown: Measure) -> str:
+    if not rows:
+        return ""
+    values = np.array([row.measures.get(metric, math.nan) * shown.scale for row in rows])
+    known = values[np.isfinite(values)]
+    diverged = len(values) - len(known)
+    if not len(known):
+        return "diverged"
+    words = _number(float(known.mean()), shown)
+    if len(known) >= verdicts.FEWEST_SEEDS:
+        words += f" ± {_number(float(half_width(known)), shown)}"
+    return f"{words} ({diverged} diverged)" if diverged else words
+
+
+def _number(value: float, shown: Measure, *, sign: bool = False) -> str:
+    """Two decimals for percents and points, else three significant digits."""
+    if not math.isfinite(value):
+        return "–"
+    decimals = 2
+    if shown.scale == 1:
+        size = math.floor(math.log10(abs(value))) if value else 0
+        decimals = min(max(0, 2 - size), 6)
+    return f"{value:{'+' if sign else ''}.{decimals}f}".replace("-", "−")
+
+
+# -- claims ----------------------------------------------------------------------------------------
+
+
+def _claim(verdict: Verdict, book: Book, sizes: Sizes) -> Iterator[str]:
+    claim = verdict.claim
+    yield f"#### {claim.id}"
+    yield ""
+    yield f"{SIGNS[verdict.verdict]} · {claim.words} ({claim.place})"
+    yield ""
+    yield f"{_told(verdict)}{_conditions(claim, book, sizes)}"
+    yield ""
+    shown = measure(claim.metric)
+    has_values = any(judged.contrast.kind == "value" for judged in verdict.contrasts)
+    head = ["contrast", "ours", "paper's"] if has_values else ["contrast"]
+    yield f"| {' | '.join([*head, 'mean', '90 % interval', ''])} |"
+    yield "| --- |" + " ---: |" * (len(head) + 1) + " --- |"
+    for judged in verdict.contrasts:
+        yield _contrast(judged, claim, shown, has_values)
+    yield ""
+
+
+def _told(verdict: Verdict) -> str:
+    n = len(verdict.contrasts)
+    counts = [
+        f"{verdict.count(status)} {word}"
+        for status, word in (
+            (verdicts.HOLDS, "hold" if verdict.count(verdicts.HOLDS) != 1 else "holds"),
+            (verdicts.CONTRADICTED, "contradicted"),
+            (verdicts.OPEN, "open"),
+        )
+        if verdict.count(status)
+    ]
+    words = f"Of {n} contrasts {', '.join(counts)}" if n > 1 else f"One contrast: {counts[0]}"
+    words += f"; {verdict.n_seeds} seeds."
+    if verdict.n_diverged:
+        where = "a contrast" if verdict.n_diverged == 1 else f"{verdict.n_diverged} contrasts"
+        words += f" In {where} a run diverged and has no number."
+    elif verdict.verdict == verdicts.OPEN:
+        needed = verdict.seeds_needed
+        told = f"{needed:,.0f}" if math.isfinite(needed) else "no number of"
+        words += f" It would take {told} seeds."
+    return words
+
+
+def _conditions(claim: Claim, book: Book, sizes: Sizes) -> str:
+    """At which size, with what fixed, in which readings."""
+    reduced = [
+        sizes.reduced(study, [row for row in book.picked(claim) if row in book.studies[study].rows])
+        for study in claim.studies
+        if study in book.studies
+    ]
+    size = "; ".join(dict.fromkeys(words for words in reduced if words))
+    sentences = [f"Reduced: {size}." if size else "At the paper's own size."]
+    if claim.fixed:
+        sentences.append(f"Fixed beforehand: {claim.fixed}.")
+    if claim.target is not None:
+        sentences.append(f"Target: {claim.target:.0%}.")
+    if claim.readings:
+        sentences.append(f"Read: {'; '.join(claim.readings)}.")
+    return " " + " ".join(sentences)
+
+
+def _contrast(judged: Judged, claim: Claim, shown: Measure, has_values: bool) -> str:
+    contrast = judged.contrast
+    ratio = contrast.told_as == "ratio"
+    scale = 100.0 if ratio else shown.scale
+    unit = Measure("", "", scale=scale)
+    cells = [_words(contrast, claim)]
+    if has_values:
+        ours = sum(judged.told.values()) / len(judged.told) if judged.told else math.nan
+        is_value = contrast.kind == "value"
+        mark = " %" if ratio else ""
+        cells.append(f"{_number(ours * scale, unit, sign=ratio)}{mark}" if is_value else "")
+        paper = contrast.paper * scale
+        cells.append(f"{_number(paper, unit, sign=ratio)}{mark}" if is_value else "")
+    mean, low, high = (value * scale for value in (judged.mean, judged.low, judged.high))
+    cells.append(_number(mean, unit, sign=True))
+    cells.append(f"{_number(low, unit, sign=True)} to {_number(high, unit, sign=True)}")
+    status = f"{judged.status}: diverged" if judged.diverged else judged.status
+    return f"| {' | '.join([*cells, status])} |"
+
+
+def _words(contrast: Contrast, claim: Claim) -> str:
+    """A contrast for people; labels that all its sides share come last."""
+    shared = _shared(contrast)
+    names = [_side(side, contrast, shared) for side in contrast.sides]
+    if all(set(pick.labels) <= set(shared) for pick in contrast.picks):
+        shared.pop("strategy", None)  # told as the side's own name
+    where = ", ".join(_label(name, value) for name, value in shared.items() if name != "block")
+    where = f" ({where})" if where else ""
+    if contrast.kind == "order":
+        better = "below" if claim.better == "lower" else "above"
+        factor = f"{contrast.factor:g} × " if contrast.factor != 1 else ""
+        return f"{names[0]} {better} {factor}{names[1]}{_margin(contrast, claim)}{where}"
+    if contrast.kind == "trend":
+        return _trend(contrast, where)
+    if contrast.kind == "near":
+        return f"{names[0]} nearer to {names[2]} than to {names[1]}{where}"
+    joined = {"": names[0], "difference": " − ".join(names), "ratio": " over ".join(names)}
+    return f"{joined[contrast.told_as]}{where}"
+
+
+def _trend(contrast: Contrast, where: str) -> str:
+    ends = contrast.picks[0], contrast.picks[2]
+    differing = [
+        name for name in ends[0].labels if ends[0].labels[name] != ends[1].labels.get(name)
+    ]
+    there, here = (
+        ", ".join([_label(name, end.labels[name]) for name in differing if name in end.labels])
+        or end.study
+        for end in ends
+    )
+    first, second = (str(pick.labels["strategy"]) for pick in contrast.picks[:2])
+    return f"{first} over {second}, more at {there} than at {here}{where}"
+
+
+def _margin(contrast: Contrast, claim: Claim) -> str:
+    if not contrast.margin:
+        return ""
+    shown = measure(claim.metric)
+    return (
+        f" by {_number(contrast.margin * shown.scale, shown)} {shown.unit_of_difference}".rstrip()
+    )
+
+
+def _shared(contrast: Contrast) -> dict[str, str | float | bool]:
+    """Labels that all sides have alike."""
+    first, *others = contrast.picks
+    return {
+        name: value
+        for name, value in first.labels.items()
+        if all(pick.labels.get(name) == value for pick in others)
+    }
+
+
+def _side(side: Side, contrast: Contrast, shared: dict[str, str | float | bool]) -> str:
+    if isinstance(side, float):
+        return f"{side:g}"
+    own = {name: value for name, value in side.labels.items() if name not in shared}
+    words = [_label(name, value) for name, value in own.items()]
+    if len({pick.study for pick in contrast.picks}) > 1:
+        words.append(side.study)
+    if len({pick.metric for pick in contrast.picks}) > 1:
+        words.append(measure(side.metric).words)
+    return ", ".join(words) or str(side.labels.get("strategy", measure(side.metric).words))
+
+
+def _label(name: str, value: str | float | bool) -> str:
+    if name in ("strategy", "availability", "block"):
+        return str(value)
+    return f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+
+
+def main(arguments: Iterable[str]) -> None:
+    """``python -m tools.claims.results_page docs``"""
+    for folder in arguments:
+        print(write_page(folder))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or ["docs"])
