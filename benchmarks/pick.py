@@ -26,7 +26,7 @@ import scipy
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from understudy.graph.dependency_graph import cosine_similarity, edge_lengths, shortest_paths
+from understudy.graph import cosine_similarity, edge_lengths, shortest_paths
 from understudy.graph.dispersion import pick_dispersed
 
 PICKS = ((30, 6), (100, 20), (1000, 100), (10_000, 100))

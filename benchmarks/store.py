@@ -25,7 +25,7 @@ from understudy import FixedDropout, Local, fedavg
 from understudy.core.types import Outcome, RoundLog
 from understudy.simulation import Federation, simulate
 from understudy.studies.definition.cell import Cell, DataRecipe, Task
-from understudy.studies.results.frames import results
+from understudy.studies.statistics.frames import results
 from understudy.studies.store.store import FILE, Store
 
 N_CLIENTS = 10_000

@@ -33,7 +33,7 @@ from understudy import (
     fedgs,
     mdsample,
 )
-from understudy.graph.dependency_graph import cosine_similarity, graph_distances, update_similarity
+from understudy.graph import cosine_similarity, graph_distances, update_similarity
 
 CHANCE = 1e-4  # p-value below which a fixed seed would be too strange
 

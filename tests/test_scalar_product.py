@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from understudy.graph import cosine_similarity
 from understudy.graph import scalar_product as sp
-from understudy.graph.dependency_graph import cosine_similarity
 
 quick = settings(derandomize=True, deadline=None, max_examples=60)
 

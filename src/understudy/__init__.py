@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from understudy.simulation.data.federation import Federation
     from understudy.simulation.run import Run, simulate
     from understudy.studies.definition.study import Study
-    from understudy.studies.results.compare import compare
-    from understudy.studies.results.frames import results
+    from understudy.studies.statistics.comparison import compare
+    from understudy.studies.statistics.frames import results
 
 __all__ = [
     "Applied",
@@ -80,9 +80,9 @@ _PLACES = {
     "ServerState": "server.state",
     "Strategy": "server.strategy",
     "Study": "studies.definition.study",
-    "compare": "studies.results.compare",
+    "compare": "studies.statistics.comparison",
     "load_state": "server.checkpoint",
-    "results": "studies.results.frames",
+    "results": "studies.statistics.frames",
     "resume": "server.checkpoint",
     "save_state": "server.checkpoint",
     "simulate": "simulation.run",

@@ -8,8 +8,8 @@ import pytest
 
 from tests.studies.small_study import NAME, store_small_study
 from understudy.studies.report.report import write_report
-from understudy.studies.results.compare import compare
-from understudy.studies.results.frames import results
+from understudy.studies.statistics.comparison import compare
+from understudy.studies.statistics.frames import results
 
 pytestmark = pytest.mark.slow
 

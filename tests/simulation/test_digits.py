@@ -25,7 +25,7 @@ def test_digits_are_the_published_ones():
 
 
 def test_the_file_is_small_and_its_licence_is_beside_it():
-    folder = files("understudy.simulation")
+    folder = files("understudy.simulation.data")
     assert len(folder.joinpath("digits.npz").read_bytes()) < 100_000
     assert "CC BY 4.0" in folder.joinpath("DATA-LICENSES.md").read_text(encoding="utf-8")
 

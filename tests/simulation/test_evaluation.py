@@ -10,8 +10,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from understudy import FDMS, FixedDropout, Local, Outcome, Strategy, fedavg
 from understudy.core.flat import Layout
-from understudy.simulation import Federation, simulate
-from understudy.simulation.data import digits
+from understudy.simulation import Federation, digits, simulate
 from understudy.simulation.training.evaluation import BATCH, evaluate
 
 LOCAL = Local(lr=0.1, epochs=1, batch_size=16)

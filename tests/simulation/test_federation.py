@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from torch.utils.data import TensorDataset
 
-from understudy.simulation import Dataset, Federation, clustered_digits, federate
-from understudy.simulation.data import digits
+from understudy.simulation import Dataset, Federation, clustered_digits, digits, federate
 from understudy.simulation.data.partitions import Partition, clustered
 
 X, Y = torch.zeros(6, 2), torch.tensor([0, 1, 2, 0, 1, 2])

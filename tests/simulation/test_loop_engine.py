@@ -6,6 +6,7 @@ results apart.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -150,7 +151,7 @@ class Awkward(nn.Module):
         Local(lr=0.1, epochs=2, batch_size=3, weight_decay=0.1),
         Local(lr=0.1, steps=7, batch_size=4, momentum=0.5, weight_decay=0.1, rule=Proximal(0.5)),
     ],
-    ids=str,
+    ids=lambda local: re.sub(r" at 0x\w+", "", str(local)),
 )
 def test_an_awkward_module_equals_torch_optim(local):
     """Sizes 8, 12, 6; batches of 3 leave 2 or nothing, since BatchNorm refuses a batch of one."""
@@ -193,7 +194,7 @@ def regression(targets: tuple[int, ...] = (1,)) -> Federation:
     return Federation(x, y, (np.arange(9), np.arange(9, 20)), np.arange(20, 24))
 
 
-@pytest.mark.parametrize("loss", [mse_loss, l1_loss, nn.SmoothL1Loss()], ids=str)
+@pytest.mark.parametrize("loss", [mse_loss, l1_loss, nn.SmoothL1Loss()], ids=["2", "1", "smooth"])
 def test_regression_equals_torch_optim(loss):
     local = Local(lr=0.05, epochs=2, batch_size=4, momentum=0.5)
     assert_like_torch(lambda: nn.Linear(6, 1), regression(), local, loss)

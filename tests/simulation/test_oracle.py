@@ -26,8 +26,7 @@ from understudy import (
     mifa,
     scaffold,
 )
-from understudy.simulation import Federation, LocalTrainer, clustered_digits, simulate
-from understudy.simulation.data import digits
+from understudy.simulation import Federation, LocalTrainer, clustered_digits, digits, simulate
 
 LOCAL = Local(lr=0.1, epochs=1, batch_size=16)
 DROPOUT = FixedDropout(0.5)

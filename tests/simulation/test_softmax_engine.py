@@ -80,7 +80,9 @@ def test_the_closed_form_equals_the_loop(setting, length):
     assert_the_same(linear(), federation(), local, [0, 1, 2])
 
 
-@pytest.mark.parametrize("local", [Local(**SINGLE), Local(lr=0.2, epochs=3, batch_size=3)], ids=str)
+@pytest.mark.parametrize(
+    "local", [Local(**SINGLE), Local(lr=0.2, epochs=3, batch_size=3)], ids=["single", "several"]
+)
 @pytest.mark.parametrize("bias", [True, False])
 def test_starts_and_corrections_of_each_row(local, bias):
     """As `Scaffold` sends them: a correction is added to each gradient, of weights and biases."""

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from understudy.core.rng import generator
-from understudy.simulation import federate
-from understudy.simulation.data import synthetic
+from understudy.simulation import federate, synthetic
 
 
 @pytest.fixture(scope="module")

@@ -238,7 +238,7 @@ def test_parts_of_clients_that_are_stepped_side_by_side(monkeypatch):
 
 
 def _who(number: int, folder: str) -> int:
-    """Order 0 waits until all others were done, which its own process cannot do meanwhile."""
+    """Request 0 waits until all others were done, which its own process cannot do meanwhile."""
     Path(folder, str(number)).touch()
     deadline = time.monotonic() + WAIT
     while number == 0 and len(os.listdir(folder)) < 7 and time.monotonic() < deadline:

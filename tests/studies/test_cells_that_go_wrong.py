@@ -21,7 +21,7 @@ from understudy.simulation.training import trainer as training
 from understudy.simulation.training.pool import end_workers
 from understudy.studies.definition.errors import StudyError
 from understudy.studies.definition.study import Study
-from understudy.studies.execution.run_cell import Order, Shelf, last_word
+from understudy.studies.execution.run_cell import CellRequest, DataCache, final_message
 from understudy.studies.store.store import Store
 
 WAIT = 120.0
@@ -48,7 +48,7 @@ def study(folder: Path, name: str, plugin: str, text: str) -> Study:
     return Study.read(folder / "study.toml")
 
 
-class Boss:
+class Reporter:
     """Keeps everything."""
 
     def __init__(self, stopping: bool = False) -> None:
@@ -70,15 +70,17 @@ def test_what_is_found_does_not_depend_on_a_stop(tmp_path, monkeypatch):
     """
     monkeypatch.setattr(engine, "COMMIT_EVERY", 0.0)
     cell = study_in(tmp_path / "study", plugin="pacing_stop").cells()[0]
-    first = Boss()
+    first = Reporter()
     with monkeypatch.context() as broken:
         broken.setattr("understudy.analysis.analyse", lambda run, task: 1 / 0)
-        what, text, _ = last_word(Order.of(cell, tmp_path / "cell", 1), first, Shelf())
+        what, text, _ = final_message(
+            CellRequest.of(cell, tmp_path / "cell", 1), first, DataCache()
+        )
     assert what == "failed"
     assert "ZeroDivisionError" in text
     assert [log.t for log in first.logs] == list(range(12))
-    again = Order.of(cell, tmp_path / "cell", 1, tuple(first.logs))
-    what, findings, _ = last_word(again, Boss(stopping=True), Shelf())
+    again = CellRequest.of(cell, tmp_path / "cell", 1, tuple(first.logs))
+    what, findings, _ = final_message(again, Reporter(stopping=True), DataCache())
     assert what == "finished"
     assert findings.metrics == {"n_rounds": 12}
 

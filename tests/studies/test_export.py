@@ -11,8 +11,8 @@ from safetensors.numpy import load_file
 from understudy.analysis.findings import Findings
 from understudy.studies import results
 from understudy.studies.definition.study import Study
-from understudy.studies.results import export as exporting
-from understudy.studies.results.export import (
+from understudy.studies.statistics import export as exporting
+from understudy.studies.statistics.export import (
     Exported,
     Row,
     cells_text,

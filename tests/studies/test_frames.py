@@ -14,10 +14,10 @@ from understudy import fedavg
 from understudy.analysis.findings import Findings
 from understudy.core.types import Outcome, Reason, Refusal, RoundLog
 from understudy.studies.definition.cell import Cell, DataRecipe, Task
-from understudy.studies.results.frames import results
+from understudy.studies.statistics.frames import results
+from understudy.studies.store.client_counts import ClientCounts
 from understudy.studies.store.schema import StoreError
 from understudy.studies.store.store import Store
-from understudy.studies.store.tallies import Tally
 
 CAME, LATE, ERROR, AWAY, MISSING, RESTARTED, REFUSED, NOT_WANTED = Outcome
 FACTS = {"n_clients": 3, "sizes": [10, 20, 30], "groups": [0, 0, 1], "n_classes": 4}
@@ -200,7 +200,7 @@ def test_bad_questions(runs: Path) -> None:
 
 
 def test_clients_that_join_are_counted_from_then_on() -> None:
-    tally = Tally()
+    tally = ClientCounts()
     tally.add(np.array([CAME, AWAY]), ints(0, 1), ints(0, 0), np.ones(2))
     tally.add(np.array([AWAY, CAME, CAME]), ints(0, 1, 2), ints(2, 1, 2), np.ones(3))
     counts = {name: values.tolist() for name, values in tally.counts().items()}

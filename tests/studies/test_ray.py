@@ -48,12 +48,12 @@ threading.Thread(target=interrupt, daemon=True).start()
 told_of("interrupted", small.run(folder / "small-runs", on="ray"))
 told_of("gone on with", small.run(folder / "small-runs", on="ray"))
 
-class Apart(ray_backend.RayTasks):
+class Apart(ray_backend.RayExecutor):
     def __init__(self, runs):
         super().__init__(runs)
         self._sign.unlink()  # nobody finds it, as if the folder were not shared
 
-ray_backend.RayTasks = Apart
+ray_backend.RayExecutor = Apart
 troubled = Study.read(folder / "troubled" / "study.toml", overrides=["seeds=1"])
 told_of("apart", troubled.run(folder / "troubled-runs", on="ray"))
 (folder / "told").write_text(json.dumps(told))

@@ -14,7 +14,7 @@ from understudy._version import __version__
 from understudy.studies.report import figures, report
 from understudy.studies.report.figure_groups import groups_of
 from understudy.studies.report.report_text import command, in_words, meanings, merged, sentence
-from understudy.studies.results.main_metric import main_metric
+from understudy.studies.statistics.main_metric import main_metric
 from understudy.studies.store.schema import StoreError
 from understudy.studies.store.store import Store, StoredCell
 

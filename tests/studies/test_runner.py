@@ -26,13 +26,10 @@ from understudy.simulation import run as engine
 from understudy.studies.definition.cell import Cell, DataRecipe, Task
 from understudy.studies.definition.study import Study
 from understudy.studies.execution import budget as budgets
-from understudy.studies.execution import executors as crew
-from understudy.studies.execution import locks as claims
-from understudy.studies.execution import progress, runner
-from understudy.studies.execution import scheduler as session
+from understudy.studies.execution import executors, locks, progress, runner, scheduler
 from understudy.studies.execution import signals as stopping
 from understudy.studies.execution.runner import cell_module, run_study
-from understudy.studies.execution.signals import Stopping, command_that_goes_on
+from understudy.studies.execution.signals import StopSignals, command_that_goes_on
 from understudy.studies.store.store import Store, StoreFull
 
 
@@ -122,10 +119,10 @@ def test_a_model_that_was_given_as_an_object_needs_its_cell(tmp_path: Path) -> N
 def test_two_cells_at_once_in_two_lasting_processes_equal_one_after_the_other(
     played: tuple[Study, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
 ) -> None:
-    started: list[crew.Worker] = []
+    started: list[executors.Worker] = []
     at_once: list[int] = []
 
-    class Counted(crew.Worker):
+    class Counted(executors.Worker):
         def __init__(self) -> None:
             super().__init__()
             started.append(self)
@@ -134,7 +131,7 @@ def test_two_cells_at_once_in_two_lasting_processes_equal_one_after_the_other(
             at_once.append(sum(worker.key is not None for worker in started))
             return super().heard()
 
-    monkeypatch.setattr(crew, "Worker", Counted)
+    monkeypatch.setattr(executors, "Worker", Counted)
     monkeypatch.setattr(budgets, "usable_cores", lambda: 2)
     study, runs = played
     outcome = run_study(study, tmp_path, jobs=2)
@@ -262,7 +259,7 @@ def test_another_versions_results_are_kept_and_told_until_asked_for_again(
 ) -> None:
     study, runs = study_in(tmp_path, seeds=1), tmp_path / "runs"
     with monkeypatch.context() as older:
-        for module in (runner, session):
+        for module in (runner, scheduler):
             older.setattr(module, "__version__", "0.0.1")
         run_study(study, runs, on="here")
     before = contents(runs)
@@ -331,7 +328,7 @@ def test_ctrl_c_ends_the_round_and_the_same_call_goes_on_to_the_same_bits(
     assert signal.getsignal(signal.SIGINT) is before
     told = capsys.readouterr().err
     assert told == (
-        "Stopping when the rounds in progress have ended. Once more kills them.\n"
+        "StopSignals when the rounds in progress have ended. Once more kills them.\n"
         "Stopped; what was played is kept. To go on:\nunderstudy run 'my study.toml'\n"
     )
     with Store.open(tmp_path / "runs") as store:
@@ -359,7 +356,7 @@ def test_the_command_that_goes_on_is_the_one_that_was_typed(
 
 def test_signals_are_counted_only_meanwhile() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with Stopping() as heard:
+    with StopSignals() as heard:
         assert not heard.asked
         os.kill(os.getpid(), signal.SIGTERM)
         assert heard.asked
@@ -394,7 +391,7 @@ def test_broken_off_while_a_cell_is_finished_it_goes_on_to_the_same_bits(
         elif moment == "after the model":
             patched.setattr(Store, "finish", broken)
         else:
-            patched.setattr(session.Session, "_drop_memory", broken)
+            patched.setattr(scheduler.Scheduler, "_drop_memory", broken)
         if moment == "before the model":  # in the thread that plays: told as an error of the cell
             assert len(run_study(study, tmp_path, on="here").failed) == 4
         else:
@@ -469,11 +466,11 @@ def test_a_full_disk_stops_all_cells_names_it_and_loses_nothing(
 def test_a_second_run_of_the_study_waits_and_is_refused_with_pid_and_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert claims.PATIENCE == 10.0
+    assert locks.PATIENCE == 10.0
     study = study_in(tmp_path, seeds=1)
     runs = tmp_path / "runs"
-    with claims.study_lock(runs / "small"):
-        monkeypatch.setattr(runner, "study_lock", lambda folder: claims.study_lock(folder, 0.2))
+    with locks.study_lock(runs / "small"):
+        monkeypatch.setattr(runner, "study_lock", lambda folder: locks.study_lock(folder, 0.2))
         with pytest.raises(FolderInUse, match=rf"pid {os.getpid()} on {socket.gethostname()}"):
             run_study(study, runs, on="here")
         other = study_in(tmp_path, seeds=1, name="other")
@@ -487,7 +484,7 @@ def test_a_cell_that_another_process_plays_is_waited_for(
     """Its lock is held; the others are played meanwhile; it is played when the lock is gone."""
     study, runs = played
     first, *others = keys(study)
-    elsewhere = claims.Claims(tmp_path / "cells")
+    elsewhere = locks.CellLocks(tmp_path / "cells")
     assert elsewhere.take(first)
     outcomes: list[Any] = []
     thread = threading.Thread(target=lambda: outcomes.append(run_study(study, tmp_path, on="here")))

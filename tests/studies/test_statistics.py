@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from understudy.studies.results.compare import (
+from understudy.studies.statistics.comparison import (
     compare,
     contrast_interval,
     holm,
@@ -20,7 +20,7 @@ from understudy.studies.results.compare import (
     paired_t,
     wilcoxon,
 )
-from understudy.studies.results.text_table import notes_of
+from understudy.studies.statistics.text_table import notes_of
 
 NAN = float("nan")
 probabilities = st.lists(st.floats(0, 1), min_size=1, max_size=12)

@@ -29,7 +29,7 @@ from understudy.simulation import simulate
 from understudy.studies.definition.cell import Cell, DataRecipe, Task
 from understudy.studies.store import schema
 from understudy.studies.store import store as store_module
-from understudy.studies.store.blobs import pack, unpack
+from understudy.studies.store.log_codec import pack, unpack
 from understudy.studies.store.schema import StoreError
 from understudy.studies.store.store import FILE, Store, StoreFull
 

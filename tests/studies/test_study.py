@@ -224,8 +224,8 @@ def test_a_cell_can_be_played() -> None:
 
 
 def test_the_names_that_people_import() -> None:
-    assert compare.__module__ == "understudy.studies.results.compare"
-    assert results.__module__ == "understudy.studies.results.frames"
+    assert compare.__module__ == "understudy.studies.statistics.comparison"
+    assert results.__module__ == "understudy.studies.statistics.frames"
     assert issubclass(StudyError, ValueError)
 
 

@@ -15,7 +15,7 @@ from understudy.parts.compensators.race import HoeffdingRace
 from understudy.parts.local import Local
 from understudy.simulation.data.digits import clustered_digits
 from understudy.simulation.run import simulate
-from understudy.studies.results.summary import summarise
+from understudy.studies.statistics.summary import summarise
 
 NAN = float("nan")
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from understudy.studies.results import tables
-from understudy.studies.results.compare import Comparison, compare
-from understudy.studies.results.tables import Sheet
-from understudy.studies.results.text_table import decimals_for, label_word, number, p_word, plain
+from understudy.studies.statistics import tables
+from understudy.studies.statistics.comparison import Comparison, compare
+from understudy.studies.statistics.tables import TextTable
+from understudy.studies.statistics.text_table import decimals_for, label_word, number, p_word, plain
 
 NAN = float("nan")
 
@@ -292,7 +292,7 @@ def test_a_wide_frame_stays_within_80_columns() -> None:
     frame = pd.DataFrame({f"a rather long head {place}": [place * 1e5] for place in range(12)})
     text = tables.text(tables.rich_table(tables.sheet_of_frame(frame)))
     assert max(cell_len(line) for line in text.splitlines()) <= 80
-    assert tables.markdown(Sheet((), ())) == "|  |\n|  |\n"
+    assert tables.markdown(TextTable((), ())) == "|  |\n|  |\n"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from understudy.core.describe import describe
 from understudy.studies.definition.builtins import NAMES, built_in
 from understudy.studies.definition.cell import Cell, DataRecipe
 from understudy.studies.definition.estimates import estimate
-from understudy.studies.results.export import CELLS, Exported, Row, label_text, place_of, read
+from understudy.studies.statistics.export import CELLS, Exported, Row, label_text, place_of, read
 
 SCALE, PAPER = "results", "paper"
 CORES = 2  # hours are told for a machine of so many

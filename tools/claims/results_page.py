@@ -22,7 +22,7 @@ from tools.claims.verdicts import Judged, Verdict
 from understudy.measures import Measure, measure
 from understudy.plots.series import half_width
 from understudy.studies.definition.builtins import NAMES, listed
-from understudy.studies.results.export import Row
+from understudy.studies.statistics.export import Row
 
 SIGNS = {
     verdicts.REPRODUCED: "**reproduced**",

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from tools.claims.results_book import Book
 from understudy.plots import convergence, svg
-from understudy.studies.results.export import Exported, Row
+from understudy.studies.statistics.export import Exported, Row
 
 Key = tuple[str, str]  # study, file name
 

@@ -11,7 +11,7 @@ import typer
 from understudy.commands import errors, places
 
 
-class Level(StrEnum):
+class ExportLevel(StrEnum):
     """What a row is."""
 
     run = "run"
@@ -19,7 +19,7 @@ class Level(StrEnum):
     client = "client"
 
 
-class Form(StrEnum):
+class ExportFormat(StrEnum):
     """Of the file."""
 
     csv = "csv"
@@ -32,9 +32,11 @@ def export(
         Path | None, typer.Option(help="A folder; by default the study's own below runs.")
     ] = None,
     level: Annotated[
-        Level | None, typer.Option(help="A row for each cell, round, or client.")
+        ExportLevel | None, typer.Option(help="A row for each cell, round, or client.")
     ] = None,
-    form: Annotated[Form | None, typer.Option("--format", help="Of a level's file.")] = None,
+    form: Annotated[
+        ExportFormat | None, typer.Option("--format", help="Of a level's file.")
+    ] = None,
     model: Annotated[
         str | None, typer.Option(metavar="KEY", help="The trained model of this cell.")
     ] = None,
@@ -54,7 +56,7 @@ def export(
     understudy export quickstart --level round --format parquet
     understudy export --model 3f2a90c1 --out model.safetensors
     """
-    from understudy.studies.results import export as exports
+    from understudy.studies.statistics import export as exports
 
     _check_together(level, form, model, out)
     if model is not None:
@@ -69,12 +71,12 @@ def export(
         typer.echo(written / exports.CURVES)
         return
     target = place.output if to is None else to
-    chosen = Form.csv if form is None else form
+    chosen = ExportFormat.csv if form is None else form
     typer.echo(exports.export_level(place.folder, place.study, target, level.value, chosen.value))
 
 
 def _check_together(
-    level: Level | None, form: Form | None, model: str | None, out: Path | None
+    level: ExportLevel | None, form: ExportFormat | None, model: str | None, out: Path | None
 ) -> None:
     """Options that mean nothing beside others are refused, not overlooked."""
     if model is not None and (level is not None or form is not None):

@@ -14,7 +14,7 @@ from understudy.commands.plan import check_data, introduction, plan
 
 if TYPE_CHECKING:
     from understudy.studies.definition.study import Study
-    from understudy.studies.execution.runner import Outcome
+    from understudy.studies.execution.runner import StudyOutcome
 
 GIGABYTE = 1_000_000_000
 
@@ -126,14 +126,14 @@ def _opened(
 def _skipped(folder: Path | None) -> frozenset[str]:
     if folder is None:
         return frozenset()
-    from understudy.studies.results.export import keys_in
+    from understudy.studies.statistics.export import keys_in
 
     if not folder.is_dir():
         raise typer.BadParameter(f"no such folder: {folder}", param_hint="--skip-in")
     return keys_in(folder)
 
 
-def _told(study: Study, outcome: Outcome, folder: Path, *, report: bool) -> None:
+def _told(study: Study, outcome: StudyOutcome, folder: Path, *, report: bool) -> None:
     """What came out, on stdout; what failed, on stderr."""
     from understudy.commands.table import NothingToCompare, compared
     from understudy.studies.store.schema import StoreError

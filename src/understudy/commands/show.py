@@ -13,7 +13,7 @@ import typer
 from understudy.commands import places, text
 
 if TYPE_CHECKING:
-    from understudy.studies.results.representation import RollCall
+    from understudy.studies.statistics.representation import Representation
     from understudy.studies.store.store import Store, StoredCell
 
 SHORTEST = 4  # digits of a key that are asked for
@@ -143,7 +143,7 @@ def _last_metrics(store: Store, key: str) -> Mapping[str, float]:
 
 
 def _cell(store: Store, key: str) -> Iterator[str]:
-    from understudy.studies.results.representation import RollCall
+    from understudy.studies.statistics.representation import Representation
 
     homes = {
         study.name: cell
@@ -169,7 +169,7 @@ def _cell(store: Store, key: str) -> Iterator[str]:
         yield "last numbers"
         yield from text.pairs({**metrics, **cell.findings_metrics})
     if cell.rounds:
-        yield from _roll_call(RollCall.of(store.logs(key)))
+        yield from _roll_call(Representation.of(store.logs(key)))
     yield ""
     yield "configuration"
     resolved = store.resolved(key)
@@ -181,7 +181,7 @@ def _by(cell: StoredCell) -> str:
     return f", by understudy {cell.version}" if cell.version else ""
 
 
-def _roll_call(call: RollCall) -> Iterator[str]:
+def _roll_call(call: Representation) -> Iterator[str]:
     left_out = call.left_out()
     yield ""
     if left_out:

@@ -10,7 +10,7 @@ import typer
 from understudy.commands import places
 
 if TYPE_CHECKING:
-    from understudy.studies.results.compare import Comparison
+    from understudy.studies.statistics.comparison import Comparison
 
 
 ROUNDS_ARE_NO_SEEDS = (
@@ -26,7 +26,7 @@ class Pair(StrEnum):
     rounds = "rounds"
 
 
-class Form(StrEnum):
+class TableFormat(StrEnum):
     """How a table is written."""
 
     text = "text"
@@ -48,7 +48,9 @@ def table(
         list[str] | None,
         typer.Option(help="Only these labels make groups; means are taken over the others."),
     ] = None,
-    form: Annotated[Form, typer.Option("--format", help="For a page or a paper.")] = Form.text,
+    form: Annotated[
+        TableFormat, typer.Option("--format", help="For a page or a paper.")
+    ] = TableFormat.text,
     pair: Annotated[
         Pair, typer.Option(help="rounds: tests as FedAR's Table 2 has them, for comparison only.")
     ] = Pair.seeds,
@@ -68,31 +70,31 @@ def table(
         _rounds(place, metric or "test_accuracy", baseline, form)
         return
     comparison = compared(place, metric, baseline, by)
-    if form is Form.text:
+    if form is TableFormat.text:
         places.show_table(comparison.to_rich())
-    elif form is Form.markdown:
+    elif form is TableFormat.markdown:
         typer.echo(comparison.to_markdown().rstrip())
-    elif form is Form.latex:
+    elif form is TableFormat.latex:
         typer.echo(comparison.to_latex().rstrip())
     else:
         typer.echo(comparison.to_csv().rstrip())
 
 
-def _rounds(place: places.Place, metric: str, baseline: str | None, form: Form) -> None:
-    from understudy.studies.results import tables
-    from understudy.studies.results.frames import results
-    from understudy.studies.results.round_pairs import paired_by_rounds
-    from understudy.studies.results.text_table import sheet_of_frame
+def _rounds(place: places.Place, metric: str, baseline: str | None, form: TableFormat) -> None:
+    from understudy.studies.statistics import tables
+    from understudy.studies.statistics.frames import results
+    from understudy.studies.statistics.round_pairs import paired_by_rounds
+    from understudy.studies.statistics.text_table import sheet_of_frame
 
     frame = results(place.folder, level="round", study=place.study)
     found = paired_by_rounds(frame, metric, baseline)
     sheet = sheet_of_frame(found, [ROUNDS_ARE_NO_SEEDS])
-    if form is Form.text:
+    if form is TableFormat.text:
         places.show_table(tables.rich_table(sheet))
-    elif form is Form.csv:
+    elif form is TableFormat.csv:
         typer.echo(tables.csv(found).rstrip())
     else:
-        write = tables.markdown if form is Form.markdown else tables.latex
+        write = tables.markdown if form is TableFormat.markdown else tables.latex
         typer.echo(write(sheet).rstrip())
 
 
@@ -107,9 +109,9 @@ def compared(
     by: list[str] | None = None,
 ) -> Comparison:
     """The comparison of a study; its own metric and baseline where none is given."""
-    from understudy.studies.results.compare import compare
-    from understudy.studies.results.frames import results
-    from understudy.studies.results.main_metric import main_metric
+    from understudy.studies.statistics.comparison import compare
+    from understudy.studies.statistics.frames import results
+    from understudy.studies.statistics.main_metric import main_metric
     from understudy.studies.store.store import Store
 
     frame = results(place.folder, study=place.study)

@@ -267,7 +267,7 @@ class Block:
         return len(self.owner)
 
 
-Part = tuple[npt.ArrayLike, Block, npt.ArrayLike, npt.ArrayLike]  # ids, block, row, coef
+Term = tuple[npt.ArrayLike, Block, npt.ArrayLike, npt.ArrayLike]  # ids, block, row, coef
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,24 +281,24 @@ class Contributions:
     notes: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, *parts: Part, notes: Mapping[str, float] | None = None) -> Contributions:
+    def of(cls, *terms: Term, notes: Mapping[str, float] | None = None) -> Contributions:
         """Contributions from (ids, block, row within that block, coef) groups.
 
         `row` and `coef` may be scalars. A block mentioned twice is one block: a row is one row,
         however many clients it speaks for.
         """
-        if not parts:
+        if not terms:
             return cls.none(notes)
         ids, rows, coefs = [], [], []
         blocks: list[Block] = []
         offsets: dict[int, int] = {}
         size = 0
-        for part_ids, block, row, coef in parts:
+        for represented, block, row, coef in terms:
             if id(block) not in offsets:
                 offsets[id(block)] = size
                 blocks.append(block)
                 size += len(block)
-            clients = np.atleast_1d(np.asarray(part_ids, dtype=np.int64))
+            clients = np.atleast_1d(np.asarray(represented, dtype=np.int64))
             within = np.broadcast_to(np.asarray(row, dtype=np.int64), clients.shape)
             ids.append(clients)
             rows.append(within + offsets[id(block)])

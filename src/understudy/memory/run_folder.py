@@ -25,7 +25,7 @@ class FolderInUse(Exception):
     """Another process (or another state of this one) is writing to the folder."""
 
 
-class Home:
+class RunFolder:
     """A run's folder and the right to write to it. The lock dies with its process."""
 
     def __init__(self, folder: Path) -> None:
@@ -44,16 +44,16 @@ class Home:
         self.last_commit = time.monotonic()
 
     @classmethod
-    def create(cls, folder: Path) -> Home:
+    def create(cls, folder: Path) -> RunFolder:
         """For a new run: a folder that holds one already is refused."""
-        home = cls(folder)
+        run_folder = cls(folder)
         if (folder / STATE).exists():
-            home.close()
+            run_folder.close()
             raise CheckpointError(
                 f"{folder}: holds a run already; go on with it by resume(), or name another folder"
             )
-        home.sweep(keep=set())  # what a run that died before its first commit left
-        return home
+        run_folder.sweep(keep=set())  # what a run that died before its first commit left
+        return run_folder
 
     def new_rows(self, role: str) -> Path:
         """A name for a new row file."""

@@ -20,7 +20,7 @@ from understudy._version import __version__
 from understudy.core.describe import describe, differences
 from understudy.core.types import Population
 from understudy.memory.rows import RowStore, stride_bytes
-from understudy.memory.run_folder import STATE, FolderInUse, Home
+from understudy.memory.run_folder import STATE, FolderInUse, RunFolder
 from understudy.memory.tensor_stream import CheckpointError, Entry, Reader, sync_folder, write
 from understudy.server.state import ServerState, leaves, row_stores
 
@@ -38,18 +38,18 @@ def commit(state: ServerState, *, every: float = 0.0) -> None:
     When the spare slots of a row file have run out, it is due in any case.
     """
     state.refuse_half_a_round()
-    home = state._home
-    if home is None:
+    run_folder = state._run_folder
+    if run_folder is None:
         return
     stores = dict(row_stores(state))
-    due = time.monotonic() - home.last_commit >= every
+    due = time.monotonic() - run_folder.last_commit >= every
     if not due and not any(store.crowded for store in stores.values()):
         return
-    if home.population is not state.population:
-        file = home.new_population()
+    if run_folder.population is not state.population:
+        file = run_folder.new_population()
         known = dict(_population_entries(state.population))
         write(file, known, {"n_clients": state.n_clients})
-        home.population, home.population_file = state.population, file.name
+        run_folder.population, run_folder.population_file = state.population, file.name
     for store in stores.values():
         store.flush()
     entries, about = _packed(state)
@@ -57,13 +57,13 @@ def commit(state: ServerState, *, every: float = 0.0) -> None:
         assert store.path is not None
         about["rows"][path] = store.path.name
         entries[f"{path}.slot"] = Entry.of(store.slot)
-    about["population"] = home.population_file
-    sync_folder(home.folder)
-    write(home.folder / STATE, entries, about)
+    about["population"] = run_folder.population_file
+    sync_folder(run_folder.folder)
+    write(run_folder.folder / STATE, entries, about)
     for store in stores.values():
         store.committed()
-    home.sweep(keep={*about["rows"].values(), home.population_file})
-    home.last_commit = time.monotonic()
+    run_folder.sweep(keep={*about["rows"].values(), run_folder.population_file})
+    run_folder.last_commit = time.monotonic()
 
 
 def resume(folder: str | Path, strategy: Strategy, extra: Any = None) -> ServerState:
@@ -82,23 +82,23 @@ def resume(folder: str | Path, strategy: Strategy, extra: Any = None) -> ServerS
     folder = Path(folder)
     if not (folder / STATE).is_file():
         raise CheckpointError(f"{folder}: holds no run ({STATE} is not there)")
-    home = Home(folder)
+    run_folder = RunFolder(folder)
     try:
         reader = Reader(folder / STATE)
         _refuse_other(reader, strategy)
         if "population" not in reader.about:
             raise CheckpointError(f"{reader.path}: written by save_state(); use load_state()")
-        home.population_file = reader.about["population"]
-        population = _read_population(Reader(folder / home.population_file))
-        home.population = population
-        home.sweep(keep={*reader.about["rows"].values(), home.population_file})
+        run_folder.population_file = reader.about["population"]
+        population = _read_population(Reader(folder / run_folder.population_file))
+        run_folder.population = population
+        run_folder.sweep(keep={*reader.about["rows"].values(), run_folder.population_file})
         state = _rebuilt(reader, strategy, population, extra, rows_on="meta")  # in files
         for path, store in list(row_stores(state)):
             owner, name = _owner(state, path)
             setattr(owner, name, _reopened(store, reader, path))
-        state._home = home
+        state._run_folder = run_folder
     except BaseException:
-        home.close()
+        run_folder.close()
         raise
     return state
 

@@ -13,7 +13,7 @@ from understudy.core.types import Arrivals, Bools, Floats, Ints, Population
 from understudy.memory.rows import RowStore
 
 if TYPE_CHECKING:
-    from understudy.memory.run_folder import Home
+    from understudy.memory.run_folder import RunFolder
     from understudy.server.strategy import Strategy
 
 # Requests of one client that may be open at once; a client that never answers would otherwise
@@ -47,7 +47,7 @@ class ServerState:
     # seconds between two commits that `apply` makes by itself; None: only `commit` commits
     commit_every: float | None = field(default=2.0, metadata={"saved": False})
     extra: Any = None  # what whoever runs the rounds wants to be committed with them
-    _home: Home | None = None
+    _run_folder: RunFolder | None = None
     _open: bool = False  # a round is being taken in: half of it is no state to go on from
 
     @property
@@ -71,9 +71,9 @@ class ServerState:
         """Let go of the folder, so that another process may go on with the run."""
         for _, store in row_stores(self):
             store.close()
-        if self._home is not None:
-            self._home.close()
-            self._home = None
+        if self._run_folder is not None:
+            self._run_folder.close()
+            self._run_folder = None
 
 
 def _with_facts(

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from understudy.core import boundary, checks
+from understudy.core import checks
 from understudy.core.describe import describe, differences
 from understudy.core.rng import generator
 from understudy.core.roles import Aggregator, Compensator, Guard, Sampler, Server, check_with
@@ -34,7 +34,7 @@ from understudy.core.types import (
     Setup,
 )
 from understudy.memory.rows import RowStore
-from understudy.memory.run_folder import Home
+from understudy.memory.run_folder import RunFolder
 from understudy.parts.aggregators import Linear
 from understudy.parts.compensators.ignore import Ignore
 from understudy.parts.local import Local
@@ -164,14 +164,14 @@ class Strategy:
             Bytes that the updates of one round take in memory at most, where whoever runs the
             rounds keeps more of them on the disk. Too little memory is refused here.
         """
-        params = boundary.flat_params(params)
+        params = checks.flat_params(params)
         checks.integer("seed", seed, low=0)
         n_parameters = len(params) if n_parameters is None else n_parameters
         checks.integer("n_parameters", n_parameters, low=1, high=len(params))
         need = measure(self, population, len(params), params.dtype, round_memory)
         refuse_if_too_large(need, None if folder is None else Path(folder))
-        home = None if folder is None else Home.create(Path(folder))
-        state = self._fresh(population, params.detach().clone(), seed, n_parameters, home)
+        run_folder = None if folder is None else RunFolder.create(Path(folder))
+        state = self._fresh(population, params.detach().clone(), seed, n_parameters, run_folder)
         state.extra = extra
         checkpoint.commit(state)
         return state
@@ -182,11 +182,11 @@ class Strategy:
         params: torch.Tensor,
         seed: int,
         n_parameters: int,
-        home: Home | None,
+        run_folder: RunFolder | None,
         rows_on: torch.device | str | None = None,
     ) -> ServerState:
         n = population.n_clients
-        states = self._init_parts(population, params, n_parameters, seed, 0, home, rows_on)
+        states = self._init_parts(population, params, n_parameters, seed, 0, run_folder, rows_on)
         unknown = np.full(n, np.nan)
         known = population.n_examples
         counts = population.label_counts
@@ -202,7 +202,7 @@ class Strategy:
             pending=np.zeros((0, 2), dtype=np.int64),
             **states,
             made_by=self,
-            _home=home,
+            _run_folder=run_folder,
         )
 
     def _init_parts(
@@ -212,7 +212,7 @@ class Strategy:
         n_parameters: int,
         seed: int,
         t: int,
-        home: Home | None,
+        run_folder: RunFolder | None,
         rows_on: torch.device | str | None = None,
     ) -> dict[str, Any]:
         """The parts' own states; on growing, for the larger population, at its round."""
@@ -224,7 +224,7 @@ class Strategy:
                     len(params) if width is None else width,
                     params.dtype if dtype is None else dtype,
                     params.device if rows_on is None else rows_on,
-                    None if home is None else home.new_rows(role),
+                    None if run_folder is None else run_folder.new_rows(role),
                 )
 
             rng = generator(seed, f"init/{role}", t)
@@ -264,8 +264,8 @@ class Strategy:
         self._refuse_foreign(state)
         state.refuse_half_a_round()
         n, t = state.n_clients, state.t
-        reachable = boundary.mask("available", available, n) & state.active
-        rates = state.population.p if p is None else boundary.probabilities("p", p, n)
+        reachable = checks.mask("available", available, n) & state.active
+        rates = state.population.p if p is None else checks.probabilities("p", p, n)
         start = RoundStart(
             t=t,
             population=state.known_population(),
@@ -277,7 +277,7 @@ class Strategy:
             rng=generator(state.seed, "sampler", t),
         )
         picked, weights = self.sampler.pick(state.sampler, start)
-        wanted, weight = boundary.pick(self.sampler, picked, weights, state.active)
+        wanted, weight = checks.pick(self.sampler, picked, weights, state.active)
         asked = wanted[reachable[wanted]]
         starts = getattr(self.compensator, "starts", None)
         return Cohort(
@@ -411,7 +411,7 @@ class Strategy:
         old = state.n_clients
         population, n_examples, label_counts = grown_facts(state, population)
         new = self._init_parts(
-            population, state.params, state.n_parameters, state.seed, state.t, state._home
+            population, state.params, state.n_parameters, state.seed, state.t, state._run_folder
         )
         for name, part in new.items():
             setattr(state, name, grow_part(getattr(state, name), part))

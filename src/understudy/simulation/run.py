@@ -34,8 +34,7 @@ from understudy.simulation.data.shared_memory import IN_MEMORY
 from understudy.simulation.late import InFlight, together
 from understudy.simulation.logs import LogFile
 from understudy.simulation.settings import Question, prepare
-from understudy.simulation.training.evaluation import Metric
-from understudy.simulation.training.judge import Judge
+from understudy.simulation.training.evaluation import Evaluator, Metric
 from understudy.simulation.training.local_sgd import Loss
 from understudy.simulation.training.trainer import LocalTrainer
 
@@ -126,7 +125,7 @@ class Run:
             device,
         )
         outputs = self._trainer.outputs
-        self._judge = Judge(federation, question.loss, question.metrics, outputs)
+        self._evaluator = Evaluator(federation, question.loss, question.metrics, outputs)
         self._whole = True  # False while the state is being changed
         self._last_commit = monotonic()
 
@@ -235,10 +234,10 @@ class Run:
         metrics: dict[str, float] = {}
         clients: dict[str, Floats] = {}
         if question.evaluate and (last or (t + 1) % question.evaluate_every == 0):
-            metrics = self._judge.scores(self.state.params, question.evaluate)
+            metrics = self._evaluator.scores(self.state.params, question.evaluate)
         every = question.per_client_every
         if every and (last or (t + 1) % every == 0):
-            clients = self._judge.per_client(self.state.params)
+            clients = self._evaluator.per_client(self.state.params)
         return metrics, clients
 
     def _log(
@@ -301,7 +300,7 @@ class Run:
 
     def scores(self, params: torch.Tensor, parts: Sequence[str] = ("test",)) -> dict[str, float]:
         """``test_loss``, ``test_accuracy`` and the like, of a model with these parameters."""
-        return self._judge.scores(params, parts)
+        return self._evaluator.scores(params, parts)
 
     @property
     def worker_deaths(self) -> int:
@@ -316,7 +315,7 @@ class Run:
 
     def _commit(self, every: float) -> None:
         """Logs first, then the state that follows them; never in the middle of a round."""
-        if self._logs is None or not self._whole or self.state._home is None:
+        if self._logs is None or not self._whole or self.state._run_folder is None:
             return
         crowded = any(store.crowded for _, store in row_stores(self.state))
         if not crowded and monotonic() - self._last_commit < every:
@@ -329,7 +328,7 @@ class Run:
         """Commit, and let go of shared memory and of the folder."""
         self._commit(every=0.0)
         self._trainer.close()
-        if self._logs is not None and self.state._home is not None:
+        if self._logs is not None and self.state._run_folder is not None:
             self.state.close()
 
     def __enter__(self) -> Self:

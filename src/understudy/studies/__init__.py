@@ -10,8 +10,8 @@ _LATER = {  # loaded when asked for: a command that only lists things need not l
     "StudyError": "understudy.studies.definition.errors",
     "built_in": "understudy.studies.definition.builtins",
     "cell_module": "understudy.studies.store.model_files",
-    "compare": "understudy.studies.results.compare",
-    "results": "understudy.studies.results.frames",
+    "compare": "understudy.studies.statistics.comparison",
+    "results": "understudy.studies.statistics.frames",
     "run_study": "understudy.studies.execution.runner",
     "write_report": "understudy.studies.report.report",
 }

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from understudy.core import checks
-from understudy.core.types import Block, Bools, Contributions, Floats, Ints, Part, RoundEnd, Setup
+from understudy.core.types import Block, Bools, Contributions, Floats, Ints, RoundEnd, Setup, Term
 from understudy.graph.gram import cosines, distances
 from understudy.memory.rows import RowStore
 from understudy.parts.compensators.race import HoeffdingRace, eliminate
@@ -89,7 +89,7 @@ class FDMS:
         known = friend >= 0
         lonely = absent[~known]
         fresh = end.fresh()
-        parts: list[Part] = [
+        parts: list[Term] = [
             (came, fresh, np.arange(len(came)), share[came]),
             (absent[known], fresh, friend[known], share[absent[known]]),
         ]

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from understudy.core import checks
-from understudy.core.types import Block, Contributions, Part, RoundEnd, Setup
+from understudy.core.types import Block, Contributions, RoundEnd, Setup, Term
 from understudy.parts.compensators.memory import Memory
 
 
@@ -52,7 +52,7 @@ class Stale:
         share = end.q / end.q[end.cohort.wanted].sum()
         came = end.came
         remembered = end.absent[state.rows.known[end.absent]]
-        parts: list[Part] = [
+        parts: list[Term] = [
             (came, end.fresh(), np.arange(len(came)), share[came]),
             (remembered, state.rows.block(), state.rows.slot[remembered], share[remembered]),
         ]

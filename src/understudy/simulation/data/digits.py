@@ -22,13 +22,13 @@ def digits() -> Dataset:
 
     Examples
     --------
-    >>> from understudy.simulation.data import digits
+    >>> from understudy.simulation import digits
     >>> x, y = digits()
     >>> tuple(x.shape), tuple(y.shape)
     ((1797, 1, 8, 8), (1797,))
     """
     with (
-        files("understudy.simulation").joinpath("digits.npz").open("rb") as file,
+        files("understudy.simulation.data").joinpath("digits.npz").open("rb") as file,
         np.load(file, allow_pickle=False) as arrays,
     ):
         images, labels = arrays["images"], arrays["labels"]  # uint8: 0 .. 16, and 0 .. 9

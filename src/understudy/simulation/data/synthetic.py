@@ -52,7 +52,7 @@ def synthetic(
 
     Examples
     --------
-    >>> from understudy.simulation.data import synthetic
+    >>> from understudy.simulation import synthetic
     >>> federation = synthetic(0.5, 0.5, n_clients=30)
     >>> tuple(federation.x.shape[1:]), federation.n_classes, federation.features.shape
     ((60,), 10, (30, 610))

@@ -24,7 +24,7 @@ from understudy.simulation.training.conv_kernels import Cost, kernels, measure
 from understudy.simulation.training.evaluation import BATCH, mean_loss, outputs_of
 from understudy.simulation.training.local_sgd import Job, Loss, Recipe, Trained, engine_for
 from understudy.simulation.training.softmax import has_closed_form
-from understudy.simulation.training.workers import Order, Workers, start_workers
+from understudy.simulation.training.workers import TrainRequest, Workers, start_workers
 
 # Work of a round, in seconds of a typical core, from which worker processes pay. Counted, not
 # measured: 150 microseconds a step (5 in the closed form) and 7e9 multiply-adds a second.
@@ -200,7 +200,7 @@ class LocalTrainer:
                 extra[role] = rows.handle
         parts = self._parts(clients, t)
         handles = {"params": self._params.handle, "matrix": matrix.handle, **extra}
-        orders = [Order(t, [clients[i] for i in part], part, **handles) for part in parts]
+        orders = [TrainRequest(t, [clients[i] for i in part], part, **handles) for part in parts]
         trained: Trained = [(0, 0.0)] * len(clients)
         for part, results in zip(parts, self._workers.train(orders), strict=True):
             for position, result in zip(part, results, strict=True):

@@ -38,7 +38,7 @@ _one_at_a_time = threading.RLock()  # runs in several threads share the processe
 
 
 @dataclass(frozen=True)
-class Kit:
+class RunKit:
     """What a worker needs for a run: the recipe as bytes, and the data."""
 
     recipe: Handle
@@ -47,7 +47,7 @@ class Kit:
 
 
 @dataclass(frozen=True)
-class Order:
+class TrainRequest:
     """A job as it is sent: handles for tensors."""
 
     t: int
@@ -80,9 +80,9 @@ class Workers:
         self.n_workers, self.deaths = n_workers, 0
         pickled = np.frombuffer(cloudpickle.dumps(recipe), dtype=np.uint8)
         self._recipe = Shared.of(torch.from_numpy(pickled.copy()))
-        self._kit = Kit(self._recipe.handle, x, y)
+        self._kit = RunKit(self._recipe.handle, x, y)
 
-    def train(self, orders: list[Order]) -> list[Trained]:
+    def train(self, orders: list[TrainRequest]) -> list[Trained]:
         """The results of all orders, whoever did them."""
         return self._all(_train, orders, f"training round {orders[0].t}")
 
@@ -92,7 +92,7 @@ class Workers:
         return torch.cat(self._all(_outputs, orders, "evaluating"))
 
     def _all(
-        self, task: Callable[[Kit, Any], Result], orders: list[Any], what: str
+        self, task: Callable[[RunKit, Any], Result], orders: list[Any], what: str
     ) -> list[Result]:
         """Where a worker died, all is done again, once: the bits do not depend on it."""
         for _ in range(TRIES):
@@ -123,7 +123,7 @@ def start_workers(n_workers: int) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Bench:
+class Workbench:
     """A kit unpacked."""
 
     recipe: Recipe
@@ -133,14 +133,14 @@ class Bench:
 
 
 @lru_cache(maxsize=1)
-def _unpacked(kit: Kit) -> Bench:
+def _unpacked(kit: RunKit) -> Workbench:
     attach.cache_clear()  # the run before may be gone, and its data with it
     recipe: Recipe = pickle.loads(attach(kit.recipe).numpy().tobytes())
     x, module = attach(kit.x), copy.deepcopy(recipe.module)
-    return Bench(recipe, engine_for(recipe, x, attach(kit.y)), module, x)
+    return Workbench(recipe, engine_for(recipe, x, attach(kit.y)), module, x)
 
 
-def _train(kit: Kit, order: Order) -> Trained:
+def _train(kit: RunKit, order: TrainRequest) -> Trained:
     def tensor(handle: Handle | None) -> torch.Tensor | None:
         return None if handle is None else attach(handle)
 
@@ -158,7 +158,7 @@ def _train(kit: Kit, order: Order) -> Trained:
         return bench.engine.train(job)
 
 
-def _outputs(kit: Kit, order: tuple[Handle, Ints]) -> torch.Tensor:
+def _outputs(kit: RunKit, order: tuple[Handle, Ints]) -> torch.Tensor:
     (params, indices), bench = order, _unpacked(kit)
     Layout.of(bench.module).load(bench.module, attach(params))
     with kernels(onednn=True):

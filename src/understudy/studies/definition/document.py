@@ -145,7 +145,7 @@ class Tune:
 
 
 @dataclass(frozen=True)
-class Block:
+class StudyBlock:
     """A rectangle of the study."""
 
     name: str | None
@@ -318,11 +318,11 @@ def _refuse_grid_key(document: Document, path: tuple[str, ...]) -> None:
         raise StudyError("is tuned; set tune.values to a list instead", *path)
 
 
-def blocks(document: Document, overrides: Iterable[Override] = ()) -> list[Block]:
+def blocks(document: Document, overrides: Iterable[Override] = ()) -> list[StudyBlock]:
     """The rectangles of a study, each as a whole document; the command line has the last word."""
     tables = _kept_blocks(document)
     if not tables:
-        return [Block(None, document)]
+        return [StudyBlock(None, document)]
     made = []
     for name, table in tables.items():
         changes = {key: value for key, value in table.items() if key != "name"}
@@ -330,7 +330,7 @@ def blocks(document: Document, overrides: Iterable[Override] = ()) -> list[Block
             changed = _changed(document, changes, whole=True)
         # a label that is missing would mean "in every group"
         named = "name" in table or len(document["block"]) > 1
-        made.append(Block(name if named else None, changed))
+        made.append(StudyBlock(name if named else None, changed))
     for path, value in overrides:
         if path[0] in ASKED:
             made = _overridden_blocks(made, path, value)
@@ -350,7 +350,9 @@ def _kept_blocks(document: Document) -> dict[str, Any]:
     return {name: tables[name] for name in kept}
 
 
-def _overridden_blocks(made: list[Block], path: tuple[str, ...], value: Any) -> list[Block]:
+def _overridden_blocks(
+    made: list[StudyBlock], path: tuple[str, ...], value: Any
+) -> list[StudyBlock]:
     """Each block with a value, wherever its key is; an error where it is in none."""
     changed, error = [], None
     for block in made:
@@ -361,7 +363,7 @@ def _overridden_blocks(made: list[Block], path: tuple[str, ...], value: Any) -> 
             if value and not here:
                 continue  # nothing of this block is wanted
         try:
-            changed.append(Block(block.name, put(block.document, path, here)))
+            changed.append(StudyBlock(block.name, put(block.document, path, here)))
         except StudyError as found:
             error = found
             changed.append(block)

@@ -25,7 +25,7 @@ from understudy.studies.definition.build import data as materials
 from understudy.studies.definition.build import methods
 from understudy.studies.definition.build import parts as structure
 from understudy.studies.definition.cell import DataRecipe, Label, Task
-from understudy.studies.definition.document import Block, Tune
+from understudy.studies.definition.document import StudyBlock, Tune
 from understudy.studies.definition.errors import (
     StudyError,
     shown,
@@ -64,7 +64,7 @@ class Grid:
 
     Parameters
     ----------
-    blocks : list of Block
+    blocks : list of StudyBlock
         Its rectangles, as whole documents.
     known : mapping
         The study's document before the blocks, for labels that only some of them have.
@@ -76,7 +76,7 @@ class Grid:
 
     def __init__(
         self,
-        blocks: Sequence[Block],
+        blocks: Sequence[StudyBlock],
         known: Mapping[str, Any],
         path: tuple[str, ...],
         small: Small | None = None,
@@ -113,7 +113,7 @@ class Grid:
 
     # -- one rectangle -------------------------------------------------------------------------
 
-    def _block(self, block: Block, changed: Change) -> Iterator[Draft]:
+    def _block(self, block: StudyBlock, changed: Change) -> Iterator[Draft]:
         with _inside(block):
             seeds = config.seeds_of(block.document.get("seeds", 1))
             for document, labels, _ in self._points(block.document):
@@ -122,7 +122,7 @@ class Grid:
                 for seed in seeds:
                     yield Draft(self._labels(block, labels), self._task(document, labels, seed))
 
-    def _trials(self, block: Block, tune: Tune) -> Iterator[Draft]:
+    def _trials(self, block: StudyBlock, tune: Tune) -> Iterator[Draft]:
         with _inside(block):
             levels = levels_of(tune.values, ("tune", "values"))
             path = path_of(tune.key)
@@ -168,7 +168,7 @@ class Grid:
                         seen.add(point)
                         yield changed, labels, mode
 
-    def _labels(self, block: Block, labels: Mapping[str, Label]) -> dict[str, Label]:
+    def _labels(self, block: StudyBlock, labels: Mapping[str, Label]) -> dict[str, Label]:
         """All labels of the study, in one order; None where one does not matter."""
         whole: dict[str, Label] = {name: labels[name] for name in ("strategy", "availability")}
         whole |= {name: labels.get(name) for name in self.names.values()}
@@ -318,7 +318,7 @@ class Grid:
     # -- picks ---------------------------------------------------------------------------------
 
     def _picked(self, tune: Tune | None, picks: Mapping[str, Label] | None) -> Change:
-        def unchanged(document: Document, block: Block, label: str) -> Document:
+        def unchanged(document: Document, block: StudyBlock, label: str) -> Document:
             return document
 
         if tune is None or picks is None:
@@ -327,7 +327,7 @@ class Grid:
         levels: dict[Label, Any] = {level.label: level.value for level in tried}
         path = path_of(tune.key)
 
-        def changed(document: Document, block: Block, label: str) -> Document:
+        def changed(document: Document, block: StudyBlock, label: str) -> Document:
             name = pick_name(block.name, label)
             if name not in picks or not touches(path, document, label, None):
                 return document
@@ -339,7 +339,7 @@ class Grid:
         return changed
 
 
-Change = Callable[[Document, Block, str], Document]
+Change = Callable[[Document, StudyBlock, str], Document]
 
 
 def pick_name(block: str | None, strategy: str) -> str:
@@ -370,7 +370,7 @@ def _availability(value: Any) -> Any:
     return structure.part("availability", value)
 
 
-def _inside(block: Block) -> Any:
+def _inside(block: StudyBlock) -> Any:
     return within() if block.name is None else within("block", block.name)
 
 

@@ -23,7 +23,7 @@ from understudy.studies.definition.tuning import picked, trial_results
 if TYPE_CHECKING:
     import pandas
 
-    from understudy.studies.execution.runner import Outcome
+    from understudy.studies.execution.runner import StudyOutcome
     from understudy.studies.store.store import Store
 
 TAKEN = ("cells", "understudy.sqlite")  # in the runs folder, where a study has a folder too
@@ -201,7 +201,7 @@ class Study:
         values = [document, *(value for _, value in changes)]
         if self.file is None or not _names_plugin(values):
             return ()
-        built_in = self.file.parent == Path(__file__).parent / "builtin"
+        built_in = self.file.parent == Path(__file__).parents[1] / "builtin"
         return (str(Path.cwd() if built_in else self.file.parent),)
 
     def _tell(self, document: Document) -> None:
@@ -353,7 +353,7 @@ class Study:
             "document": _plain({k: v for k, v in self._document.items() if k != "scale"}),
         }
 
-    def run(self, folder: str | Path = "runs", **options: Any) -> Outcome:
+    def run(self, folder: str | Path = "runs", **options: Any) -> StudyOutcome:
         """Run all cells that are not done yet, and keep them in a folder.
 
         Parameters
@@ -412,10 +412,10 @@ def _small(told: Mapping[str, Any]) -> Small:
     return Small(frozenset(data), not any(path[0] == "local" for path in paths))
 
 
-def _tiny_block(block: config.Block, told: Mapping[str, Any]) -> config.Block:
+def _tiny_block(block: config.StudyBlock, told: Mapping[str, Any]) -> config.StudyBlock:
     """A block's own rounds, seeds and levels are made few too."""
     small = tiny.rounds_and_levels(block.document)
     own = {key: block.document[key] for key in ("rounds", "seeds", "availability") if key in told}
     if "axes" in told:
         own["axes"] = block.document["axes"]
-    return config.Block(block.name, {**small, **own})
+    return config.StudyBlock(block.name, {**small, **own})

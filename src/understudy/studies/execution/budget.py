@@ -57,7 +57,7 @@ class Budget:
         )
 
     def workers(self, n_left: int) -> int:
-        """Processes inside a cell when `n_left` cells are still to be finished."""
+        """ProcessExecutor inside a cell when `n_left` cells are still to be finished."""
         n_cells = max(1, min(self.at_once, n_left))
         spare = max(0, self.memory // n_cells - self.need)
         return max(1, min(self.cores // n_cells, spare // PROCESS_BYTES))

@@ -18,7 +18,13 @@ import torch
 
 from understudy.simulation.training.pool import ENVIRONMENT
 from understudy.simulation.training.processes import Child
-from understudy.studies.execution.run_cell import NotStored, Order, Shelf, data_key, last_word
+from understudy.studies.execution.run_cell import (
+    CellRequest,
+    DataCache,
+    NotStored,
+    data_key,
+    final_message,
+)
 
 if TYPE_CHECKING:
     from understudy.core.types import RoundLog
@@ -30,7 +36,7 @@ TAIL = 4000  # characters of a dead worker's last words
 Event = tuple[str, str, tuple[Any, ...]]  # key of the cell, what, details
 
 
-class Crew(Protocol):
+class Executor(Protocol):
     """Plays cells; all it says comes out of `events`.
 
     The events of a cell: ``begun(facts)``, ``rounds(logs)``, which is to be answered by `committed`
@@ -128,7 +134,7 @@ class Worker:
         Path(self._output).unlink(missing_ok=True)  # where it never came to do so itself
 
 
-class Processes:
+class ProcessExecutor:
     """Long-lived worker processes of this machine, replaced when one dies."""
 
     tries = 2
@@ -151,7 +157,7 @@ class Processes:
             free = [Worker()]
             self._workers += free
         worker = free[0]
-        order = Order.of(cell, folder, workers, stored, with_data=worker.data_key != needs)
+        order = CellRequest.of(cell, folder, workers, stored, with_data=worker.data_key != needs)
         worker.key, worker.data_key = cell.key, needs
         worker.tell("cell", pickle.dumps(order))
         if self._stopped:
@@ -203,7 +209,7 @@ class Processes:
 # -- this process ------------------------------------------------------------------------------
 
 
-class InThisProcess:
+class InProcessExecutor:
     """Plays one cell after another in a thread of this process: nothing is to be started.
 
     For short cells, and to look into one with a debugger. The bits are those of a worker.
@@ -216,7 +222,7 @@ class InThisProcess:
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._key: str | None = None
         self._answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[CellRequest | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._refused = False
         self.stopping = False
@@ -229,7 +235,7 @@ class InThisProcess:
         self._key, self._refused = cell.key, False
         if not self._thread.is_alive():
             self._thread.start()
-        self._orders.put(Order.of(cell, folder, 1, stored))
+        self._orders.put(CellRequest.of(cell, folder, 1, stored))
 
     def events(self, timeout: float) -> list[Event]:
         try:
@@ -260,11 +266,11 @@ class InThisProcess:
     # -- in the thread -------------------------------------------------------------------------
 
     def _work(self) -> None:
-        before, shelf = torch.get_num_threads(), Shelf()
+        before, data_cache = torch.get_num_threads(), DataCache()
         torch.set_num_threads(1)  # sums depend on how many there are
         try:
             while (order := self._orders.get()) is not None:
-                self._say(*last_word(order, self, shelf))
+                self._say(*final_message(order, self, data_cache))
         finally:
             torch.set_num_threads(before)
 

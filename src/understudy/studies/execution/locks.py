@@ -43,7 +43,7 @@ def study_lock(folder: Path, patience: float = PATIENCE) -> Iterator[None]:
         lock.release(force=True)
 
 
-class Claims:
+class CellLocks:
     """The cells that this process plays: another study of the same folder may want the same.
 
     Parameters

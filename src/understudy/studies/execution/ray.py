@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from understudy._version import __version__
-from understudy.studies.execution.run_cell import NotStored, Order, Shelf, last_word
+from understudy.studies.execution.run_cell import CellRequest, DataCache, NotStored, final_message
 from understudy.studies.store.model_files import cells_folder
 
 try:
@@ -89,7 +89,7 @@ class Mailbox:
         self._stopping = True
 
 
-class RayTasks:
+class RayExecutor:
     """Plays cells on the cluster that RAY_ADDRESS names; without one, on this machine.
 
     Parameters
@@ -131,10 +131,10 @@ class RayTasks:
         return max(0, 2 * n_cores + 2 - len(self._cells))
 
     def order(self, cell: Cell, folder: Path, workers: int, stored: tuple[RoundLog, ...]) -> None:
-        order = Order.of(cell, folder.absolute(), 1, stored, with_data=False)
+        order = CellRequest.of(cell, folder.absolute(), 1, stored, with_data=False)
         data = self._data.get(order.data_key)
         if data is None:
-            data = ray.put(Order.of(cell, None, 1).data)
+            data = ray.put(CellRequest.of(cell, None, 1).data)
             self._data = {order.data_key: data}  # the last one: cells come sorted as a rule
         self._cells[cell.key] = self._play.remote(
             order, data, self._mailbox, str(self._sign), _sources(cell), __version__
@@ -198,8 +198,8 @@ def _sources(cell: Cell) -> dict[str, str]:
 # -- on the cluster ----------------------------------------------------------------------------
 
 
-class Post:
-    """A boss who is reached through the mailbox."""
+class RayLink:
+    """A reporter who is reached through the mailbox."""
 
     def __init__(self, mailbox: Any, key: str) -> None:
         self._mailbox, self._key, self._told = mailbox, key, 0.0
@@ -219,11 +219,11 @@ class Post:
             self.stopping = ray.get(self._mailbox.put.remote(self._key, "progress", t, accuracy))
 
 
-_shelf = Shelf()  # a Ray worker plays one task after another
+_data_cache = DataCache()  # a Ray worker plays one task after another
 
 
 def play_cell(
-    order: Order,
+    order: CellRequest,
     data: bytes,
     mailbox: Any,
     sign: str,
@@ -244,4 +244,4 @@ def play_cell(
                 Path(here, f"{module}.py").write_text(text)
             order = replace(order, path=(*order.path, here))
         order = replace(order, data=data, folder=order.folder if shared else None)
-        return last_word(order, Post(mailbox, order.key), _shelf)
+        return final_message(order, RayLink(mailbox, order.key), _data_cache)

@@ -1,4 +1,4 @@
-"""Plays one cell, in whichever process: its logs go to a boss, who says when they are safe."""
+"""Plays one cell, in whichever process: its logs go to a reporter, who says when they are safe."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class NotStored(Exception):
 
 
 @dataclass(frozen=True)
-class Order:
+class CellRequest:
     """A cell as it is sent to whoever plays it."""
 
     key: str
@@ -61,7 +61,7 @@ class Order:
         stored: tuple[RoundLog, ...] = (),
         *,
         with_data: bool = True,
-    ) -> Order:
+    ) -> CellRequest:
         """The order for a cell; without its data where they are known to be there."""
         task: Any = cell.task
         return cls(
@@ -93,7 +93,7 @@ class Stopped:
     t: int
 
 
-class Boss(Protocol):
+class Reporter(Protocol):
     """To whom a cell reports."""
 
     @property
@@ -109,10 +109,10 @@ class Boss(Protocol):
 
 
 class SentLogs:
-    """A ledger that is kept by the boss."""
+    """A ledger that is kept by the reporter."""
 
-    def __init__(self, boss: Boss, played_before: tuple[RoundLog, ...]) -> None:
-        self._boss, self._played_before = boss, played_before
+    def __init__(self, reporter: Reporter, played_before: tuple[RoundLog, ...]) -> None:
+        self._reporter, self._played_before = reporter, played_before
         self._unsent: list[RoundLog] = []
 
     def append(self, log: RoundLog) -> None:
@@ -120,7 +120,7 @@ class SentLogs:
 
     def flush(self) -> None:
         if self._unsent:
-            self._boss.commit(self._unsent)
+            self._reporter.commit(self._unsent)
             self._unsent = []
 
     def stored(self, at_most: int) -> Iterator[RoundLog]:
@@ -129,7 +129,7 @@ class SentLogs:
                 yield log
 
 
-class Shelf:
+class DataCache:
     """Keeps the data of the last cell: the next one often has the same."""
 
     def __init__(self) -> None:
@@ -137,7 +137,7 @@ class Shelf:
         self._pickled: bytes | None = None
         self._federation: Federation | None = None
 
-    def federation(self, order: Order) -> Federation:
+    def federation(self, order: CellRequest) -> Federation:
         """The order's data."""
         if order.data_key != self._key or self._pickled is None:
             self._federation = None  # two may not fit
@@ -150,18 +150,18 @@ class Shelf:
         return self._federation
 
 
-def play(order: Order, boss: Boss, shelf: Shelf) -> Finished | Stopped:
+def play(order: CellRequest, reporter: Reporter, data_cache: DataCache) -> Finished | Stopped:
     """Play a cell from its checkpoint, or from the beginning, until its end or until stopped."""
     with _first_on_path(order.path):
         task: Task = cloudpickle.loads(order.task)
         _refuse_edited(order.sources)
-        federation = shelf.federation(order)
+        federation = data_cache.federation(order)
         task = replace(task, data=federation)
-        ledger = SentLogs(boss, order.stored)
+        ledger = SentLogs(reporter, order.stored)
         run = _opened(task, federation, order, ledger)
         try:
-            boss.begun(facts_of(federation, run))
-            findings = _played(run, task, boss, ledger, has_folder=order.folder is not None)
+            reporter.begun(facts_of(federation, run))
+            findings = _played(run, task, reporter, ledger, has_folder=order.folder is not None)
             run.close()
             if run.state.t < task.rounds:
                 return Stopped(run.state.t)
@@ -176,10 +176,10 @@ def play(order: Order, boss: Boss, shelf: Shelf) -> Finished | Stopped:
             run.state.close()
 
 
-def last_word(order: Order, boss: Boss, shelf: Shelf) -> tuple[Any, ...]:
+def final_message(order: CellRequest, reporter: Reporter, data_cache: DataCache) -> tuple[Any, ...]:
     """Play a cell, and put how it ended into a message; an error is one of the ways."""
     try:
-        match play(order, boss, shelf):
+        match play(order, reporter, data_cache):
             case Finished(findings, files):
                 return "finished", findings, files
             case Stopped(t):
@@ -207,7 +207,7 @@ def _refuse_edited(sources: Mapping[str, str | None]) -> None:
             )
 
 
-def _opened(task: Task, federation: Federation, order: Order, ledger: SentLogs) -> Run:
+def _opened(task: Task, federation: Federation, order: CellRequest, ledger: SentLogs) -> Run:
     folder = None if order.folder is None else Path(order.folder)
     deadline = time.monotonic() + PATIENCE
     while True:
@@ -220,19 +220,19 @@ def _opened(task: Task, federation: Federation, order: Order, ledger: SentLogs) 
 
 
 def _played(
-    run: Run, task: Task, boss: Boss, ledger: SentLogs, has_folder: bool
+    run: Run, task: Task, reporter: Reporter, ledger: SentLogs, has_folder: bool
 ) -> Findings | None:
     from understudy.analysis import analyse
 
     findings, flushed = None, time.monotonic()
     for log in run:
-        boss.progress(log.t + 1, _accuracy(log))
+        reporter.progress(log.t + 1, _accuracy(log))
         if not has_folder and time.monotonic() - flushed > COMMIT_EVERY:
             ledger.flush()
             flushed = time.monotonic()
         if log.t + 1 == task.rounds and task.analysis:
             findings = analyse(run, task)  # now: memories and trainer are still there
-        elif boss.stopping and run.state.t < task.rounds:
+        elif reporter.stopping and run.state.t < task.rounds:
             break  # not while all that is left is to analyse: that takes every log
     ledger.flush()
     if findings is None and task.analysis and run.state.t >= task.rounds:

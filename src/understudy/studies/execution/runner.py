@@ -12,11 +12,11 @@ from understudy.core import checks
 from understudy.studies.definition.document import TINY
 from understudy.studies.definition.errors import StudyError
 from understudy.studies.execution.budget import budget
-from understudy.studies.execution.executors import Crew, InThisProcess, Processes
+from understudy.studies.execution.executors import Executor, InProcessExecutor, ProcessExecutor
 from understudy.studies.execution.locks import study_lock
 from understudy.studies.execution.progress import Display, display
-from understudy.studies.execution.scheduler import Session
-from understudy.studies.execution.signals import Stopping, command_that_goes_on
+from understudy.studies.execution.scheduler import Scheduler
+from understudy.studies.execution.signals import StopSignals, command_that_goes_on
 from understudy.studies.store.model_files import cell_module
 from understudy.studies.store.store import Store
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from understudy.studies.definition.cell import Cell
     from understudy.studies.definition.study import Study
 
-__all__ = ["Outcome", "cell_module", "run_study"]
+__all__ = ["StudyOutcome", "cell_module", "run_study"]
 
 PLACES = ("local", "ray", "here")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StudyOutcome:
     """What became of the cells of a study, by their keys; its tuning cells among them.
 
     Parameters
@@ -66,7 +66,7 @@ def run_study(
     again: bool = False,
     skip: Collection[str] = frozenset(),
     progress: bool = True,
-) -> Outcome:
+) -> StudyOutcome:
     """Run all cells of a study that are not there yet, or go on with them.
 
     Parameters
@@ -92,7 +92,7 @@ def run_study(
 
     Returns
     -------
-    Outcome
+    StudyOutcome
         What became of the cells.
 
     Raises
@@ -131,51 +131,51 @@ class _Runner:
     skipped: list[str] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
 
-    def run(self) -> Outcome:
-        crew = self._crew()  # first: Ray listens to signals too
+    def run(self) -> StudyOutcome:
+        executor = self._executor()  # first: Ray listens to signals too
         kill = True
         try:
-            with Stopping() as stopping:
-                session = Session(self.store, self.runs, crew, stopping, self.display)
+            with StopSignals() as stopping:
+                scheduler = Scheduler(self.store, self.runs, executor, stopping, self.display)
                 try:
-                    self._phases(session, crew, stopping)
+                    self._phases(scheduler, executor, stopping)
                     kill = stopping.at_once
                 except KeyboardInterrupt:
                     if not stopping.asked:
                         raise
                 finally:
-                    crew.close(kill)
-                    session.close()
+                    executor.close(kill)
+                    scheduler.close()
         finally:
             self.display.close()
-        return Outcome(
-            tuple(session.done),
-            dict(session.failed),
-            (*self.skipped, *session.found),
+        return StudyOutcome(
+            tuple(scheduler.done),
+            dict(scheduler.failed),
+            (*self.skipped, *scheduler.found),
             stopping.asked,
             dict(self.versions),
         )
 
-    def _crew(self) -> Crew:
+    def _executor(self) -> Executor:
         if self.on == "here":
-            return InThisProcess()
+            return InProcessExecutor()
         if self.on == "ray":
-            from understudy.studies.execution.ray import RayTasks
+            from understudy.studies.execution.ray import RayExecutor
 
-            return RayTasks(self.runs)
-        return Processes()
+            return RayExecutor(self.runs)
+        return ProcessExecutor()
 
-    def _phases(self, session: Session, crew: Crew, stopping: Stopping) -> None:
+    def _phases(self, scheduler: Scheduler, executor: Executor, stopping: StopSignals) -> None:
         picks, about = None, self.study.about()
         trials = self.study.tuning()
         if trials:
-            self._play(session, crew, f"{self.study.name}: tuning", trials)
+            self._play(scheduler, executor, f"{self.study.name}: tuning", trials)
             if stopping.asked:
                 return  # what the cells are is not known yet
             try:
                 picks = self.study.pick(self._trial_rounds(trials))
             except StudyError:
-                if not session.failed:
+                if not scheduler.failed:
                     raise
                 return  # told with the failed trials
             about["picks"] = dict(picks)
@@ -184,7 +184,9 @@ class _Runner:
         left_out = [cell for cell in cells if cell.key in self.skip]
         self.skipped += [cell.key for cell in left_out]
         self._tell_versions()
-        self._play(session, crew, self.study.name, [c for c in cells if c.key not in self.skip])
+        self._play(
+            scheduler, executor, self.study.name, [c for c in cells if c.key not in self.skip]
+        )
 
     def _trial_rounds(self, trials: Sequence[Cell]) -> pandas.DataFrame:
         """The rounds of all trials that ended well, with their labels."""
@@ -197,12 +199,14 @@ class _Runner:
                 frames.append(self.store.rounds(cell.key).assign(**known))
         return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
 
-    def _play(self, session: Session, crew: Crew, title: str, cells: Sequence[Cell]) -> None:
+    def _play(
+        self, scheduler: Scheduler, executor: Executor, title: str, cells: Sequence[Cell]
+    ) -> None:
         distinct = list({cell.key: cell for cell in cells}.values())
         if self.again:
-            session.forget(distinct)
+            scheduler.forget(distinct)
         there = [cell.key for cell in distinct if self.store.status(cell.key) == "done"]
-        session.tidy(there)
+        scheduler.tidy(there)
         self.skipped += there
         pending = [cell for cell in distinct if cell.key not in there]
         if not pending:
@@ -210,9 +214,9 @@ class _Runner:
         # Ray looks after its machines; in this process there is one cell at a time
         shared_out = budget(pending, self.jobs, self.memory) if self.on == "local" else None
         words = "" if shared_out is None else shared_out.words
-        crew.size = 1 if shared_out is None else shared_out.at_once
+        executor.size = 1 if shared_out is None else shared_out.at_once
         self.display.start(title, pending, len(there), words)
-        session.play(pending, shared_out)
+        scheduler.play(pending, shared_out)
 
     def _tell_versions(self) -> None:
         if self.again:

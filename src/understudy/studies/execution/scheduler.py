@@ -1,4 +1,4 @@
-"""Plays cells with a crew, keeps what they say, and knows what became of each."""
+"""Plays cells with a executor, keeps what they say, and knows what became of each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from understudy._version import __version__
 from understudy.memory.run_folder import STATE
 from understudy.memory.tensor_stream import CheckpointError, Reader, sync_folder
 from understudy.studies.execution.budget import Budget
-from understudy.studies.execution.locks import Claims
+from understudy.studies.execution.locks import CellLocks
 from understudy.studies.execution.run_cell import NO_ROOM
 from understudy.studies.store.model_files import cells_folder, write_files
 from understudy.studies.store.store import Store, StoreFull
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from understudy.analysis.findings import Findings
     from understudy.core.types import RoundLog
     from understudy.studies.definition.cell import Cell
-    from understudy.studies.execution.executors import Crew
+    from understudy.studies.execution.executors import Executor
     from understudy.studies.execution.progress import Display
-    from understudy.studies.execution.signals import Stopping
+    from understudy.studies.execution.signals import StopSignals
 
 LISTEN = 0.2  # seconds until signals are looked at again
 ASK_AGAIN = 1.0  # seconds until a cell that another process plays is looked at again
 
 
-class Session:
+class Scheduler:
     """The cells that are played by one call, one list after another.
 
     Parameters
@@ -39,21 +39,21 @@ class Session:
         Written here and nowhere else.
     runs : path
         The runs folder.
-    crew : Crew
+    executor : Executor
         Who plays.
-    stopping : Stopping
+    stopping : StopSignals
         Whether somebody wants it to end.
     display : Display
         Who watches.
     """
 
     def __init__(
-        self, store: Store, runs: Path, crew: Crew, stopping: Stopping, display: Display
+        self, store: Store, runs: Path, executor: Executor, stopping: StopSignals, display: Display
     ) -> None:
-        self._store, self._runs, self._crew = store, runs, crew
+        self._store, self._runs, self._executor = store, runs, executor
         self._stopping, self._display = stopping, display
         self._cells_folder = cells_folder(runs)
-        self._claims = Claims(self._cells_folder)
+        self._locks = CellLocks(self._cells_folder)
         self._playing: dict[str, Cell] = {}
         self._begun: set[str] = set()
         self._deaths: dict[str, int] = {}
@@ -68,16 +68,16 @@ class Session:
     def forget(self, cells: Iterable[Cell]) -> None:
         """Drop all that is known of cells, except of those that somebody is playing now."""
         for cell in cells:
-            if self._claims.take(cell.key):
+            if self._locks.take(cell.key):
                 self._forget(cell.key)
-                self._claims.release(cell.key)
+                self._locks.release(cell.key)
 
     def tidy(self, keys: Iterable[str]) -> None:
         """Drop the memory of finished cells, where a kill left it."""
         for key in keys:
-            if self._server(key).exists() and self._claims.take(key):
+            if self._server(key).exists() and self._locks.take(key):
                 self._drop_memory(key)
-                self._claims.release(key)
+                self._locks.release(key)
 
     def play(self, cells: Sequence[Cell], shared_out: Budget | None = None) -> None:
         """Play cells in their order until all have ended or somebody stops it."""
@@ -93,18 +93,18 @@ class Session:
             if (self._stopping.asked or self._full is not None) and not told:
                 told = True
                 waiting = []
-                self._crew.stop()
+                self._executor.stop()
                 if self._full is None:
                     self._display.say(
-                        "Stopping when the rounds in progress have ended. Once more kills them."
+                        "StopSignals when the rounds in progress have ended. Once more kills them."
                     )
-            if waiting and self._crew.room > 0 and time.monotonic() >= ask_again:
+            if waiting and self._executor.room > 0 and time.monotonic() >= ask_again:
                 waiting = self._hand_out(waiting, shared_out)
-                if self._crew.room > 0:  # what is left is being played by others
+                if self._executor.room > 0:  # what is left is being played by others
                     ask_again = time.monotonic() + ASK_AGAIN
             if not self._playing and not waiting:
                 break
-            for key, what, details in self._crew.events(LISTEN):
+            for key, what, details in self._executor.events(LISTEN):
                 self._hear(key, what, *details)
         if self._full is not None:
             raise self._full
@@ -113,12 +113,12 @@ class Session:
         """Begin as many cells as there is room for; those that are left, in their order."""
         left: list[Cell] = []
         for position, cell in enumerate(waiting):
-            if self._crew.room <= 0:
+            if self._executor.room <= 0:
                 return left + waiting[position:]
-            if not self._claims.take(cell.key):
+            if not self._locks.take(cell.key):
                 left.append(cell)
             elif self._store.status(cell.key) == "done":
-                self._claims.release(cell.key)
+                self._locks.release(cell.key)
                 self.found.append(cell.key)
                 self._display.ended(cell.key, well=True)
             else:
@@ -134,7 +134,7 @@ class Session:
         self._playing[cell.key] = cell
         self._display.begun(cell, t)
         try:
-            self._crew.order(cell, self._cells_folder / cell.key, workers, stored)
+            self._executor.order(cell, self._cells_folder / cell.key, workers, stored)
         except (AttributeError, TypeError, pickle.PicklingError) as error:
             self._fail(cell.key, f"it cannot be sent to another process: {error}")
 
@@ -154,7 +154,7 @@ class Session:
         self._forget(key)
         return 0
 
-    # -- what the crew says --------------------------------------------------------------------
+    # -- what the executor says --------------------------------------------------------------------
 
     def _hear(self, key: str, what: str, *details: Any) -> None:
         try:
@@ -197,9 +197,9 @@ class Session:
             except (TypeError, ValueError) as error:  # of this cell alone: the others go on
                 self._unkept[key] = f"its rounds cannot be kept: {error}"
         if self._full is None and key not in self._unkept:
-            self._crew.committed(key, logs[-1].t)
+            self._executor.committed(key, logs[-1].t)
         else:
-            self._crew.refused(key)
+            self._executor.refused(key)
 
     def _finish(self, key: str, findings: Findings | None, files: dict[str, bytes]) -> None:
         """The model is there first, then the cell is done, then its memory is dropped."""
@@ -231,7 +231,7 @@ class Session:
         self._deaths[key] = self._deaths.get(key, 0) + 1
         if self._stopping.asked or self._full is not None:
             self._end(key)
-        elif self._deaths[key] < self._crew.tries:
+        elif self._deaths[key] < self._executor.tries:
             cell = self._playing.pop(key)
             self._begin(cell, workers=1)  # it may have been memory that it lacked
         else:
@@ -246,20 +246,20 @@ class Session:
 
     def _let_go(self, key: str) -> None:
         del self._playing[key]
-        self._claims.release(key)
+        self._locks.release(key)
 
     def _out_of_room(self) -> None:
         if self._full is None:
             self._full = StoreFull(self._runs, shutil.disk_usage(self._runs).free)
 
     def _kill(self) -> None:
-        self._crew.close(kill=True)
+        self._executor.close(kill=True)
         for key in list(self._playing):
             self._end(key)
 
     def close(self) -> None:
         """Let go of all cells."""
-        self._claims.release_all()
+        self._locks.release_all()
 
     # -- folders -------------------------------------------------------------------------------
 

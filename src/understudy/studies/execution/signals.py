@@ -16,7 +16,7 @@ from typing import Any, Self
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Stopping:
+class StopSignals:
     """Counts the signals that come meanwhile, instead of being stopped by them.
 
     Only the main thread can listen; elsewhere nothing changes.

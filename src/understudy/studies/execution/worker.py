@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PROGRESS_EVERY = 0.1  # seconds
 
 
-class Desk:
+class WorkerLink:
     """The worker's end of the line: reads at any time, also while a cell is being played."""
 
     def __init__(self, connection: Connection) -> None:
@@ -70,7 +70,7 @@ class Desk:
     def send(self, what: str, *details: Any) -> None:
         self._connection.send((what, *details))
 
-    # -- a boss to whoever plays ---------------------------------------------------------------
+    # -- a reporter to whoever plays ---------------------------------------------------------------
 
     @property
     def stopping(self) -> bool:
@@ -103,17 +103,17 @@ def main(line: Connection, output: str) -> None:
     _print_to(output)
     faulthandler.enable()
     sys.dont_write_bytecode = True  # an edit within the same second would go unnoticed later
-    desk = Desk(line)
+    link = WorkerLink(line)
 
     import torch
 
     from understudy.simulation.training.pool import end_workers
-    from understudy.studies.execution.run_cell import Shelf, last_word
+    from understudy.studies.execution.run_cell import DataCache, final_message
 
     torch.set_num_threads(1)  # sums depend on how many there are
-    shelf = Shelf()
-    while (order := desk.next_order()) is not None:
-        desk.send(*last_word(order, desk, shelf))
+    data_cache = DataCache()
+    while (order := link.next_order()) is not None:
+        link.send(*final_message(order, link, data_cache))
     end_workers()
     os._exit(0)  # no library's thread is waited for: all that counts is with the parent
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from understudy.studies.definition.cell import Label
-from understudy.studies.results.groups import Value, grouped, joined
-from understudy.studies.results.text_table import label_word
+from understudy.studies.statistics.groups import Value, grouped, joined
+from understudy.studies.statistics.text_table import label_word
 from understudy.studies.store.store import StoredCell
 
 

@@ -21,9 +21,9 @@ from understudy.core.types import Floats
 from understudy.plots.measures import measure
 from understudy.studies.definition.cell import Label
 from understudy.studies.report.figure_groups import Group, groups_of
-from understudy.studies.results.frames import results, rows_of_clients
-from understudy.studies.results.main_metric import main_metric
-from understudy.studies.results.text_table import label_word
+from understudy.studies.statistics.frames import results, rows_of_clients
+from understudy.studies.statistics.main_metric import main_metric
+from understudy.studies.statistics.text_table import label_word
 from understudy.studies.store.store import Store, StoredCell
 
 __all__ = ["Gallery", "Picture", "figures", "main_metric", "pictures", "save"]

@@ -20,11 +20,17 @@ from understudy._version import __version__
 from understudy.measures import measure
 from understudy.studies.report.figures import Picture, pictures
 from understudy.studies.report.report_text import command, meanings, sentence, settings_in_words
-from understudy.studies.results.compare import compare
-from understudy.studies.results.frames import results
-from understudy.studies.results.main_metric import main_metric
-from understudy.studies.results.tests import SEEDS_OF_T, SEEDS_OF_WILCOXON
-from understudy.studies.results.text_table import NOTHING, TOO_FEW, Sheet, label_word, sheet_of
+from understudy.studies.statistics.comparison import compare
+from understudy.studies.statistics.frames import results
+from understudy.studies.statistics.main_metric import main_metric
+from understudy.studies.statistics.paired_tests import SEEDS_OF_T, SEEDS_OF_WILCOXON
+from understudy.studies.statistics.text_table import (
+    NOTHING,
+    TOO_FEW,
+    TextTable,
+    label_word,
+    sheet_of,
+)
 from understudy.studies.store.store import Store, StoredCell, StoredStudy
 
 FILE = "report.html"
@@ -103,7 +109,7 @@ def render(runs_folder: str | Path, study_name: str) -> str:
     runs = results(runs_folder, level="run", study=study_name)
     metric = main_metric(runs[runs["status"] == "done"], study.about.get("metric"))
     environment = Environment(
-        loader=PackageLoader("understudy"),
+        loader=PackageLoader("understudy.studies.report", package_path=""),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -160,7 +166,7 @@ def _worth_showing(runs: pd.DataFrame, name: str) -> bool:
     return bool(runs.loc[runs["status"] == "done", name].notna().any()) and not nothing
 
 
-def _grouped(title: str, sheet: Sheet, n_labels: int) -> Table:
+def _grouped(title: str, sheet: TextTable, n_labels: int) -> Table:
     """A comparison with the labels of its groups as headings."""
     kept, told = _columns(sheet)
     kept = [place for place in kept if place >= n_labels]
@@ -176,7 +182,7 @@ def _grouped(title: str, sheet: Sheet, n_labels: int) -> Table:
     )
 
 
-def _columns(sheet: Sheet) -> tuple[list[int], list[str]]:
+def _columns(sheet: TextTable) -> tuple[list[int], list[str]]:
     """Columns with something in them, and what is said instead of the others."""
     kept, told = [], []
     needed = {"p (t-test)": ("t-test", SEEDS_OF_T), "p (Wilcoxon)": ("Wilcoxon", SEEDS_OF_WILCOXON)}
@@ -231,26 +237,26 @@ def _by_heading(
 
 
 @dataclass
-class Block:
+class FigureBlock:
     """Pictures side by side: each with its own caption, or all with one below them."""
 
     images: list[dict[str, Any]]
     caption: str = ""
 
 
-def _sections(gallery: Sequence[Picture]) -> list[tuple[str, list[Block]]]:
+def _sections(gallery: Sequence[Picture]) -> list[tuple[str, list[FigureBlock]]]:
     """Pictures by section; those that follow each other with equal captions share it."""
     sections = []
     for section, members in groupby(gallery, key=lambda picture: picture.section):
-        blocks: list[Block] = []
+        blocks: list[FigureBlock] = []
         for caption, alike in groupby(members, key=lambda picture: picture.caption):
             images = [_image(picture) for picture in alike]
             if len(images) > 1:
-                blocks.append(Block(images, caption))
+                blocks.append(FigureBlock(images, caption))
             elif blocks and not blocks[-1].caption:
                 blocks[-1].images += images
             else:
-                blocks.append(Block(images))
+                blocks.append(FigureBlock(images))
         sections.append((section, blocks))
     return sections
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from understudy.studies.definition.builtins import NAMES as BUILT_IN
-from understudy.studies.results.text_table import label_word
+from understudy.studies.statistics.text_table import label_word
 from understudy.studies.store.store import StoredCell
 
 MISSING = object()  # in place of a key that only some descriptions have

@@ -24,8 +24,8 @@ import numpy as np
 
 from understudy.core.types import RoundLog
 from understudy.memory.tensor_stream import sync_folder
-from understudy.studies.store import round_rows, schema, tallies
-from understudy.studies.store.blobs import Array, pack, unpack
+from understudy.studies.store import client_counts, log_codec, schema
+from understudy.studies.store.log_codec import Array, pack, unpack
 from understudy.studies.store.schema import StoreError
 
 if TYPE_CHECKING:
@@ -168,16 +168,16 @@ class Store:
 
         All in one transaction, on the disk when this returns: a checkpoint may follow.
         """
-        rounds = [round_rows.round_row(key, log) for log in logs]
-        arrays = [round_rows.array_row(key, log) for log in logs]
-        metrics = [row for log in logs for row in round_rows.client_rows(key, log)]
+        rounds = [log_codec.round_row(key, log) for log in logs]
+        arrays = [log_codec.array_row(key, log) for log in logs]
+        metrics = [row for log in logs for row in log_codec.client_rows(key, log)]
         with self._transaction() as connection:
             self._require(key)
             _forget_findings(connection, key)
             # REPLACE deletes a round first, and by that its arrays
-            connection.executemany(round_rows.REPLACE_ROUND, rounds)
-            connection.executemany(round_rows.INSERT_ARRAYS, arrays)
-            connection.executemany(round_rows.INSERT_CLIENT_METRIC, metrics)
+            connection.executemany(log_codec.REPLACE_ROUND, rounds)
+            connection.executemany(log_codec.INSERT_ARRAYS, arrays)
+            connection.executemany(log_codec.INSERT_CLIENT_METRIC, metrics)
 
     def finish(self, key: str, findings: Findings | None = None) -> None:
         """The run is done; what its analyses found is kept with it."""
@@ -282,7 +282,7 @@ class Store:
             WHERE key IN (SELECT key FROM study_cells WHERE study = ?) ORDER BY rowid""",
             study,
         ):
-            found.setdefault(key, {})[name] = round_rows.number(value)
+            found.setdefault(key, {})[name] = log_codec.number(value)
         return [
             StoredCell(
                 key, json.loads(labels), seed, status, error, version, json.loads(facts), rounds,
@@ -310,7 +310,7 @@ class Store:
 
     def rounds(self, key: str) -> pandas.DataFrame:
         """One row per round: counts, clock, megabytes, metrics, notes, ``seconds_…``."""
-        return round_rows.frame(self._query(round_rows.SELECT_SCALARS, key))
+        return log_codec.frame(self._query(log_codec.SELECT_SCALARS, key))
 
     def logs(self, key: str, first: int = 0, last: int | None = None) -> Iterator[RoundLog]:
         """The rounds from `first` up to and without `last`, as they were."""
@@ -321,7 +321,7 @@ class Store:
 
     def _batch(self, key: str, first: int, last: int | None) -> list[RoundLog]:
         span = (key, first, 2**62 if last is None else last, BATCH)
-        rows = self._query(round_rows.SELECT_LOGS, *span)
+        rows = self._query(log_codec.SELECT_LOGS, *span)
         if not rows:
             return []
         metrics: dict[int, list[tuple[str, bytes]]] = {}
@@ -331,7 +331,7 @@ class Store:
             key, rows[0][0], rows[-1][0],
         ):  # fmt: skip
             metrics.setdefault(t, []).append((name, value))
-        return [round_rows.log_of(row, metrics.get(row[0], [])) for row in rows]
+        return [log_codec.log_of(row, metrics.get(row[0], [])) for row in rows]
 
     def arrays(self, key: str) -> dict[str, Array]:
         """What the analyses of a run found, as arrays."""
@@ -344,9 +344,9 @@ class Store:
         return {name: unpack(value) for name, value in rows} or self._counted(key)
 
     def _counted(self, key: str) -> dict[str, Array]:
-        tally = tallies.Tally()
+        tally = client_counts.ClientCounts()
         first = 0
-        while rows := self._query(tallies.SELECT, key, first, BATCH):
+        while rows := self._query(client_counts.SELECT, key, first, BATCH):
             for t, *arrays in rows:
                 tally.add(*(unpack(array) for array in arrays))
                 first = t + 1

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from understudy.studies.results.tests import SEEDS_OF_T, SEEDS_OF_WILCOXON
-from understudy.studies.results.text_table import (
+from understudy.studies.statistics.paired_tests import SEEDS_OF_T, SEEDS_OF_WILCOXON
+from understudy.studies.statistics.text_table import (
     NOTHING,
     TOO_FEW,
-    Sheet,
+    TextTable,
     notes_of,
     sheet_of,
     sheet_of_frame,
@@ -28,10 +28,10 @@ from understudy.studies.results.text_table import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from understudy.studies.results.compare import Comparison
+    from understudy.studies.statistics.comparison import Comparison
 
 __all__ = [
-    "Sheet",
+    "TextTable",
     "csv",
     "latex",
     "markdown",
@@ -50,7 +50,7 @@ HEAD_WIDTH = 14  # of a head in the terminal, before it is broken
 # -- Markdown ----------------------------------------------------------------------------------
 
 
-def markdown(sheet: Sheet) -> str:
+def markdown(sheet: TextTable) -> str:
     """A sheet in Markdown, columns aligned in the source too."""
     from rich.cells import cell_len
 
@@ -118,7 +118,7 @@ _LATEX = {
 }
 
 
-def latex(sheet: Sheet) -> str:
+def latex(sheet: TextTable) -> str:
     """A sheet in LaTeX: a tabular with the rules of booktabs, notes below it."""
     form = "".join("r" if place in sheet.right else "l" for place in range(len(sheet.heads)))
 
@@ -164,7 +164,7 @@ def rich_comparison(comparison: Comparison) -> RenderableType:
     columns = [place for place in shown if place >= first]
     heads = {"participants per round": "came", "p (t-test)": "p\nt-test"}
     heads |= {"p (Wilcoxon)": "p\nWilcoxon"}
-    narrow = Sheet(
+    narrow = TextTable(
         tuple(heads.get(sheet.heads[place], sheet.heads[place]) for place in columns),
         tuple(
             tuple(row[place].removesuffix(" reached it") for place in columns)
@@ -181,12 +181,12 @@ def rich_comparison(comparison: Comparison) -> RenderableType:
         if first:
             words = zip(comparison.labels, group, strict=True)
             parts.append(Text(", ".join(f"{name} {word}" for name, word in words), style="bold"))
-        parts += [_rich(Sheet(narrow.heads, tuple(rows), narrow.right), widths), Text()]
+        parts += [_rich(TextTable(narrow.heads, tuple(rows), narrow.right), widths), Text()]
     notes = ["came: participants per round.", *notes_of(comparison, told)]
     return Group(*parts, Text(_paragraph(notes)))
 
 
-def rich_table(sheet: Sheet) -> RenderableType:
+def rich_table(sheet: TextTable) -> RenderableType:
     """A sheet for the terminal, at most 80 columns wide."""
     from rich.console import Group
     from rich.text import Text
@@ -210,7 +210,7 @@ def _paragraph(notes: Sequence[str]) -> str:
     return textwrap.fill(" ".join(notes), WIDTH, break_on_hyphens=False)
 
 
-def _columns_worth_showing(sheet: Sheet) -> tuple[list[int], list[str]]:
+def _columns_worth_showing(sheet: TextTable) -> tuple[list[int], list[str]]:
     shown, told = [], []
     needed = {"p (t-test)": ("t-test", SEEDS_OF_T), "p (Wilcoxon)": ("Wilcoxon", SEEDS_OF_WILCOXON)}
     for place, head in enumerate(sheet.heads):
@@ -223,7 +223,7 @@ def _columns_worth_showing(sheet: Sheet) -> tuple[list[int], list[str]]:
     return shown, told
 
 
-def _widths(sheet: Sheet) -> list[int]:
+def _widths(sheet: TextTable) -> list[int]:
     """Width of each column: what its words take; names are broken to fit, numbers only then."""
     from rich.cells import cell_len
 
@@ -249,7 +249,7 @@ def _broken(head: str) -> list[str]:
     return lines or [""]
 
 
-def _rich(sheet: Sheet, widths: Sequence[int]) -> RenderableType:
+def _rich(sheet: TextTable, widths: Sequence[int]) -> RenderableType:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from understudy.studies.results.frames import LEVELS, Level, results
+from understudy.studies.statistics.frames import LEVELS, Level, results
 from understudy.studies.store.store import Store
 
 if TYPE_CHECKING:

@@ -823,8 +823,8 @@ import numpy as np
 import torch
 from understudy import Strategy, Uniform
 from understudy.core.roles import Sampler
-from understudy.simulation.data import digits
-from understudy.simulation.data import synthetic
+from understudy.simulation import digits
+from understudy.simulation import synthetic
 from understudy.simulation.data.partitions import iid
 
 @dataclass(frozen=True)

@@ -11,10 +11,14 @@ import numpy as np
 import pandas as pd
 
 from understudy.measures import Measure
-from understudy.studies.results.tests import SEEDS_OF_INTERVAL, SEEDS_OF_T, SEEDS_OF_WILCOXON
+from understudy.studies.statistics.paired_tests import (
+    SEEDS_OF_INTERVAL,
+    SEEDS_OF_T,
+    SEEDS_OF_WILCOXON,
+)
 
 if TYPE_CHECKING:
-    from understudy.studies.results.compare import Comparison
+    from understudy.studies.statistics.comparison import Comparison
 
 NOTHING = "–"
 TOO_FEW = "too few seeds"
@@ -23,7 +27,7 @@ NOT_ALL = "not all reached it"
 
 
 @dataclass(frozen=True)
-class Sheet:
+class TextTable:
     """A table whose cells are words already.
 
     Parameters
@@ -47,14 +51,14 @@ class Sheet:
 # -- words -------------------------------------------------------------------------------------
 
 
-def sheet_of_frame(frame: pd.DataFrame, notes: Sequence[str] = ()) -> Sheet:
+def sheet_of_frame(frame: pd.DataFrame, notes: Sequence[str] = ()) -> TextTable:
     """A plain frame as a sheet: floats to four significant digits, – for what is missing."""
     names = [str(name) for name in frame.columns]
     columns = [frame.iloc[:, place].tolist() for place in range(len(names))]
     right = frozenset(place for place, column in enumerate(columns) if _is_numeric(column))
     words = [[plain(value) for value in column] for column in columns]
     cells = tuple(zip(*words, strict=True)) if words else ()
-    return Sheet(tuple(names), cells, right, tuple(notes))
+    return TextTable(tuple(names), cells, right, tuple(notes))
 
 
 def plain(value: Any) -> str:
@@ -118,7 +122,7 @@ def _is_numeric(column: Sequence[Any]) -> bool:
 # -- a comparison in words ---------------------------------------------------------------------
 
 
-def sheet_of(comparison: Comparison) -> Sheet:
+def sheet_of(comparison: Comparison) -> TextTable:
     """A comparison as a sheet: one row per group and strategy."""
     heads = [*comparison.labels, "strategy", "participants per round", comparison.measure.head]
     if comparison.baseline is not None:
@@ -133,7 +137,7 @@ def sheet_of(comparison: Comparison) -> Sheet:
             words += _against_baseline(row, comparison, decimals)
         cells.append((*words, _seeds(row, comparison)))
     left = len(comparison.labels) + 1
-    return Sheet(
+    return TextTable(
         tuple(heads), tuple(cells), frozenset(range(left, len(heads))), notes_of(comparison)
     )
 

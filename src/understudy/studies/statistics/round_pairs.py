@@ -12,7 +12,7 @@ from collections import defaultdict
 import numpy as np
 import pandas as pd
 
-from understudy.studies.results.groups import (
+from understudy.studies.statistics.groups import (
     Spot,
     expect,
     grouping_of,
@@ -20,7 +20,7 @@ from understudy.studies.results.groups import (
     labels_of,
     values_of,
 )
-from understudy.studies.results.tests import paired_t
+from understudy.studies.statistics.paired_tests import paired_t
 
 
 def paired_by_rounds(

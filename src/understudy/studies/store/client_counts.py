@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from understudy.core.types import Floats, Ints, Outcome
-from understudy.studies.store.blobs import Array
-from understudy.studies.store.round_rows import ASKED, WANTED
+from understudy.studies.store.log_codec import ASKED, WANTED, Array
 
 SELECT = """SELECT t, outcome, ids, source, coef FROM round_arrays WHERE key = ? AND t >= ?
 ORDER BY t LIMIT ?"""
 
 
-class Tally:
+class ClientCounts:
     """Counts while rounds are added; clients may join on the way.
 
     `wanted`, `asked`, `came`, `late` and `refused` are rounds in which the client was so;

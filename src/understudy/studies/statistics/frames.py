@@ -116,7 +116,7 @@ def _measures(
     store: Store, cell: StoredCell, rounds: pd.DataFrame, about: Mapping[str, Any]
 ) -> dict[str, Any]:
     """A run in one row."""
-    from understudy.studies.results.summary import summarise
+    from understudy.studies.statistics.summary import summarise
 
     told = {"version": cell.version, "error": cell.error, "rounds_played": cell.rounds}
     if not len(rounds):

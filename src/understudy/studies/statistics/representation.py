@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from understudy.core.types import Ints, Outcome, RoundLog
-from understudy.studies.store.round_rows import WANTED
+from understudy.studies.store.log_codec import WANTED
 
 
 class Heard(NamedTuple):
@@ -30,7 +30,7 @@ class StoodIn(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class RollCall:
+class Representation:
     """Counts over the rounds of a run."""
 
     n_rounds: int
@@ -40,7 +40,7 @@ class RollCall:
     stood_in: tuple[StoodIn, ...]  # most rounds first
 
     @classmethod
-    def of(cls, logs: Iterable[RoundLog]) -> RollCall:
+    def of(cls, logs: Iterable[RoundLog]) -> Representation:
         """Count the rounds of `logs`."""
         n_rounds = 0
         wanted = came = spoken_for = np.zeros(0, dtype=np.int64)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from understudy.measures import Measure, lower_is_better, measure
 from understudy.studies.definition.cell import Label
-from understudy.studies.results.groups import (
+from understudy.studies.statistics.groups import (
     Value,
     column_of,
     expect,
@@ -22,7 +22,7 @@ from understudy.studies.results.groups import (
     labels_of,
     values_of,
 )
-from understudy.studies.results.tests import (
+from understudy.studies.statistics.paired_tests import (
     ContrastInterval,
     Interval,
     contrast_interval,
@@ -103,31 +103,31 @@ class Comparison:
 
     def to_markdown(self) -> str:
         """A table in Markdown, with notes below it."""
-        from understudy.studies.results import tables
+        from understudy.studies.statistics import tables
 
         return tables.markdown(tables.sheet_of(self))
 
     def to_latex(self) -> str:
         """A table in LaTeX, which needs the package booktabs."""
-        from understudy.studies.results import tables
+        from understudy.studies.statistics import tables
 
         return tables.latex(tables.sheet_of(self))
 
     def to_csv(self) -> str:
         """`rows` as they are, in full precision."""
-        from understudy.studies.results import tables
+        from understudy.studies.statistics import tables
 
         return tables.csv(self.rows)
 
     def to_rich(self) -> RenderableType:
         """A table for the terminal, at most 80 columns wide, one section per group."""
-        from understudy.studies.results import tables
+        from understudy.studies.statistics import tables
 
         return tables.rich_comparison(self)
 
     def to_text(self) -> str:
         """The table of the terminal as plain text."""
-        from understudy.studies.results import tables
+        from understudy.studies.statistics import tables
 
         return tables.text(self.to_rich())
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from understudy import Outcome, RoundLog
-from understudy.studies.results.representation import Heard, RollCall, StoodIn
+from understudy.studies.statistics.representation import Heard, Representation, StoodIn
 
 
 def played(t, outcome, contributions):
@@ -35,7 +35,7 @@ def test_counts_by_hand():
         played(1, [CAME, AWAY, AWAY, NOT], [(0, 0, 0.3), (1, 0, 0.3), (2, 2, 0.3)]),
         played(2, [AWAY, CAME, AWAY, NOT], [(0, 0, 0.0), (1, 1, 0.5), (2, 1, 0.5)]),
     ]
-    call = RollCall.of(logs)
+    call = Representation.of(logs)
     assert call.n_rounds == 3
     np.testing.assert_array_equal(call.wanted, [3, 3, 3, 0])
     np.testing.assert_array_equal(call.came, [2, 2, 0, 0])
@@ -55,20 +55,20 @@ def test_the_most_frequent_pair_comes_first():
         played(0, [CAME, AWAY, AWAY], [(0, 0, 0.3), (1, 0, 0.3), (2, 0, 0.3)]),
         played(1, [CAME, CAME, AWAY], [(0, 0, 0.3), (1, 1, 0.3), (2, 0, 0.3)]),
     ]
-    assert RollCall.of(logs).stood_in == (StoodIn(2, 0, 2), StoodIn(1, 0, 1))
+    assert Representation.of(logs).stood_in == (StoodIn(2, 0, 2), StoodIn(1, 0, 1))
 
 
 def test_two_contributions_of_one_round_count_once():
     logs = [played(0, [CAME, AWAY], [(0, 0, 0.5), (1, 0, 0.25), (1, 0, 0.25)])]
-    assert RollCall.of(logs).stood_in == (StoodIn(1, 0, 1),)
+    assert Representation.of(logs).stood_in == (StoodIn(1, 0, 1),)
 
 
 def test_clients_that_join_later_are_counted_from_then_on():
     logs = [played(0, [CAME], [(0, 0, 1.0)]), played(1, [CAME, CAME], [(0, 0, 0.5), (1, 1, 0.5)])]
-    np.testing.assert_array_equal(RollCall.of(logs).came, [2, 1])
+    np.testing.assert_array_equal(Representation.of(logs).came, [2, 1])
 
 
 def test_no_rounds():
-    call = RollCall.of([])
+    call = Representation.of([])
     assert call.n_rounds == 0
     assert call.left_out() == []

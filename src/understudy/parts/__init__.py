@@ -1,0 +1,1 @@
+"""What one chooses: samplers, compensators, availability, delays, local training, servers."""

@@ -1,0 +1,1 @@
+"""The round, and what survives it: state, admission, checkpoints, `Strategy`."""

@@ -1,0 +1,1 @@
+"""Federations: data sets, partitions, models, and the memory that processes share."""

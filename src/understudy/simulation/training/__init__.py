@@ -1,0 +1,1 @@
+"""Local training: batches, engines, worker processes, evaluation."""

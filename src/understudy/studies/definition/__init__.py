@@ -1,0 +1,1 @@
+"""From a TOML file or Python to cells."""

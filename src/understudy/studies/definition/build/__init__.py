@@ -1,0 +1,1 @@
+"""From tables of a study to parts, strategies and data."""

@@ -1,0 +1,1 @@
+"""Runs the cells of a study: processes of this machine, or a Ray cluster."""

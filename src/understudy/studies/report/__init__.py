@@ -1,0 +1,1 @@
+"""The report of a study: figures, texts, one HTML page."""

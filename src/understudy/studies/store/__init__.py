@@ -1,0 +1,1 @@
+"""One SQLite file for the rounds of all cells, and the trained models."""
