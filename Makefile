@@ -38,8 +38,10 @@ run: $(VENV)/.core-stamp
 
 setup: $(VENV)/.test-stamp
 
+# Tests that start or kill processes run one after another: a busy core must not decide them.
 test: lint docs
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 -m "not process and not slow and not full"
+	$(BIN)/python -m pytest -m "process and not slow and not full"
 
 test-slow: $(VENV)/.test-stamp
 	$(BIN)/python -m pytest -m slow
@@ -50,7 +52,8 @@ test-full: $(VENV)/.test-stamp
 lint: $(VENV)/.test-stamp
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
-	$(BIN)/python -m mypy --strict src
+	$(BIN)/python -m mypy --strict src tools
+	$(BIN)/lint-imports
 
 format: $(VENV)/.test-stamp
 	$(BIN)/python -m ruff check --fix .

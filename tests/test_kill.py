@@ -42,6 +42,8 @@ from understudy.server.state import ServerState, row_stores
 from understudy.testing import play, snapshot
 
 N, D = 12, 4000
+pytestmark = pytest.mark.process  # it starts and kills processes
+
 WAIT = 240.0  # seconds for what takes two on an idle machine
 
 # Rows in every part that can have some; and one whose rows are narrow, and many for each arrival.

@@ -250,6 +250,7 @@ def test_evaluation_may_come_less_often(whole, tmp_path):
     assert snapshot(run.state) == whole("memory")[1]
 
 
+@pytest.mark.process
 def test_workers_may_change(whole, tmp_path, monkeypatch):
     """Worth it or not: all clients through worker processes in the middle of the run."""
     monkeypatch.setattr(training, "WORTH_WORKERS", 0)
@@ -261,6 +262,7 @@ def test_workers_may_change(whole, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("setting", ["variates", "friends"])
+@pytest.mark.process
 def test_workers_change_no_bit(setting, whole, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "WORTH_WORKERS", 0)
     run = call(tmp_path, setting, workers=2)
@@ -546,6 +548,7 @@ def assert_resumes(folder: Path) -> None:
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.process
 def test_a_few_kills_change_no_bit(tmp_path):
     for number in range(3):
         killed(tmp_path, number, workers=1)
@@ -555,6 +558,7 @@ def test_a_few_kills_change_no_bit(tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.process
 def test_many_kills_change_no_bit(tmp_path, workers):
     for number in range(12):
         folder = tmp_path / str(number // 4)
@@ -564,6 +568,7 @@ def test_many_kills_change_no_bit(tmp_path, workers):
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.process
 def test_an_interrupt_leaves_a_folder_to_go_on_from(tmp_path):
     """Ctrl-C while commits are two seconds apart: what was played is committed on the way out."""
     with child(tmp_path, 1e9, 1) as process:
@@ -580,6 +585,7 @@ def test_an_interrupt_leaves_a_folder_to_go_on_from(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.process
 def test_control_c_reaches_the_workers_too_and_the_folder_is_whole(tmp_path):
     """A terminal sends it to all processes of a group at once, and here twice."""
     process = subprocess.Popen(

@@ -31,7 +31,7 @@ from understudy.simulation.training import trainer as training
 from understudy.simulation.training.pool import end_workers
 from understudy.simulation.training.workers import WorkerDied
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 SIZES = (30, 4, 21, 10, 64, 18, 40, 12, 34)  # no batch of one among those of 8: BatchNorm
 

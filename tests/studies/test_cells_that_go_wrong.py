@@ -24,6 +24,8 @@ from understudy.studies.definition.study import Study
 from understudy.studies.execution.run_cell import CellRequest, DataCache, final_message
 from understudy.studies.store.store import Store
 
+pytestmark = pytest.mark.process  # it starts and kills processes
+
 WAIT = 120.0
 
 HEAD = """

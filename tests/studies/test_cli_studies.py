@@ -505,6 +505,7 @@ def test_a_cell_that_fails_is_named_and_the_others_are_done(study, command):
     )
 
 
+@pytest.mark.process
 def test_ctrl_c_prints_the_command_that_goes_on(study):
     """The real command in a process of its own, interrupted once its first rounds are stored."""
     program = Path(sys.executable).with_name("understudy")

@@ -21,6 +21,8 @@ from understudy.core.rng import generator
 from understudy.studies.execution.runner import run_study
 from understudy.studies.store.store import Store
 
+pytestmark = pytest.mark.process  # it starts and kills processes
+
 WAIT = 240.0  # seconds for what takes five on an idle machine
 
 

@@ -33,6 +33,9 @@ from understudy.studies.execution.signals import StopSignals, command_that_goes_
 from understudy.studies.store.store import Store, StoreFull
 
 
+pytestmark = pytest.mark.process  # it starts and kills processes
+
+
 @pytest.fixture(autouse=True)
 def _usual_commits(monkeypatch: pytest.MonkeyPatch) -> None:
     """The plug-in may have changed it in this process."""

@@ -422,6 +422,7 @@ def writer_process(folder: Path, key: str, transactions: int) -> subprocess.Pope
     return process
 
 
+@pytest.mark.process
 def test_two_processes_make_the_file_and_write_at_once(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "runs"
     both = [writer_process(folder, key, 40) for key in ("first", "second")]
@@ -437,6 +438,7 @@ def test_two_processes_make_the_file_and_write_at_once(tmp_path: Path) -> None:
             assert [whole(one) for one in store.logs(key)] == [whole(log(t)) for t in range(120)]
 
 
+@pytest.mark.process
 def test_killed_while_writing_whole_transactions_are_there(tmp_path: Path) -> None:
     """What was said to be safe is there, nothing is there by halves, and writing goes on."""
     moment = random.Random(0)
