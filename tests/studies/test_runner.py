@@ -32,7 +32,6 @@ from understudy.studies.execution.runner import cell_module, run_study
 from understudy.studies.execution.signals import StopSignals, command_that_goes_on
 from understudy.studies.store.store import Store, StoreFull
 
-
 pytestmark = pytest.mark.process  # it starts and kills processes
 
 
