@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from understudy.simulation.data.dataset import Dataset, federate
+from understudy.simulation.data.dataset import Dataset
 from understudy.simulation.data.digits import clustered_digits, digits
+from understudy.simulation.data.federate import federate
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.models import build
 from understudy.simulation.data.partitions import (

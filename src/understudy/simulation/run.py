@@ -35,7 +35,7 @@ from understudy.simulation.late import InFlight, together
 from understudy.simulation.logs import LogFile
 from understudy.simulation.settings import Question, prepare
 from understudy.simulation.training.evaluation import Evaluator, Metric
-from understudy.simulation.training.local_sgd import Loss
+from understudy.simulation.training.jobs import Loss
 from understudy.simulation.training.trainer import LocalTrainer
 
 if TYPE_CHECKING:

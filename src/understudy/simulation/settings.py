@@ -18,7 +18,7 @@ from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.fingerprint import digest, federation_digest
 from understudy.simulation.data.models import Model, build
 from understudy.simulation.training.evaluation import Metric
-from understudy.simulation.training.local_sgd import Loss
+from understudy.simulation.training.jobs import Loss
 
 
 @dataclass(frozen=True, eq=False)

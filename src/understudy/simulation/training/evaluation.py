@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from understudy.core.types import Floats, Ints
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.training.conv_kernels import kernels
-from understudy.simulation.training.local_sgd import Loss
+from understudy.simulation.training.jobs import Loss
 
 BATCH = 250  # fixed: outputs and sums are taken batch by batch, whoever computes them
 

@@ -21,8 +21,9 @@ from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.shared_memory import Handle, Shared, aligned_matrix, row_stride
 from understudy.simulation.training.batches import n_steps_of
 from understudy.simulation.training.conv_kernels import Cost, kernels, measure
+from understudy.simulation.training.engines import engine_for
 from understudy.simulation.training.evaluation import BATCH, mean_loss, outputs_of
-from understudy.simulation.training.local_sgd import Job, Loss, Recipe, Trained, engine_for
+from understudy.simulation.training.jobs import Job, Loss, Recipe, Trained
 from understudy.simulation.training.softmax import has_closed_form
 from understudy.simulation.training.workers import TrainRequest, Workers, start_workers
 

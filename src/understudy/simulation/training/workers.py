@@ -24,8 +24,9 @@ from understudy.core.flat import Layout
 from understudy.core.types import Ints
 from understudy.simulation.data.shared_memory import Handle, Shared, attach
 from understudy.simulation.training.conv_kernels import kernels
+from understudy.simulation.training.engines import engine_for
 from understudy.simulation.training.evaluation import outputs_of
-from understudy.simulation.training.local_sgd import Engine, Job, Recipe, Trained, engine_for
+from understudy.simulation.training.jobs import Engine, Job, Recipe, Trained
 from understudy.simulation.training.pool import ChildDied, end_workers, pool_of
 
 TRIES = 2  # of a round in which a worker died

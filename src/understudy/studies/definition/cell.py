@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from understudy.simulation.data.models import Model
     from understudy.simulation.run import Ledger, Run
     from understudy.simulation.training.evaluation import Metric
-    from understudy.simulation.training.local_sgd import Loss
+    from understudy.simulation.training.jobs import Loss
 
 KEY_DIGITS = 16
 Label = str | float | int | bool | None
@@ -63,7 +63,7 @@ class DataRecipe:
 
     def federation(self) -> Federation:
         """The data, divided."""
-        from understudy.simulation.data.dataset import federate
+        from understudy.simulation.data.federate import federate
 
         if self.partition is None and ":" in self.name:
             return _other_federation(self)
