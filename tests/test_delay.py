@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import binom
 
 from understudy.core.rng import generator
-from understudy.core.types import Population
+from understudy.core.types import Cohort, Population
 from understudy.parts.delay import (
     NEVER,
     Combined,
@@ -17,8 +18,9 @@ from understudy.parts.delay import (
     Latency,
     arrival_rounds,
     round_seconds,
+    tell_of_cohort,
 )
-from understudy.parts.local import Local, Scaffold
+from understudy.parts.local import Local
 from understudy.server.state import leaves
 
 INF = math.inf
@@ -28,9 +30,13 @@ EXACT = Latency(
 )
 
 
-def delays(part, population, t=0, asked=None, seed=0, n_params=1_000_000, local=None):
+def delays(
+    part, population, t=0, asked=None, seed=0, n_params=1_000_000, local=None, correction=None
+):
     state = part.init(population, n_params, local or Local(steps=4))
     asked = np.arange(population.n_clients) if asked is None else np.asarray(asked)
+    nobody, weight = np.zeros((0, 2), dtype=np.int64), np.ones(len(asked))
+    tell_of_cohort(part, state, Cohort(t, asked, weight, asked, nobody, correction=correction))
     return part.delay(state, asked, t, generator(seed, "delay", t))
 
 
@@ -65,11 +71,41 @@ def test_failures_are_as_frequent_as_stated():
 def test_latency_by_hand():
     """d = 1,000,000 numbers of 32 bits = 32 Mbit: down at 8 Mbit/s 4 s, up at 2 Mbit/s 16 s.
 
-    Four steps of half a second: 2 s. Together 22 s. SCAFFOLD's correction takes another 4 s down.
+    Four steps of half a second: 2 s. Together 22 s.
     """
     np.testing.assert_allclose(delays(EXACT, THREE), 22)
-    scaffold = Local(steps=4, rule=Scaffold())
-    np.testing.assert_allclose(delays(EXACT, THREE, local=scaffold), 26)
+
+
+@pytest.mark.parametrize(
+    ("part", "seconds"),
+    [
+        (EXACT, 26),
+        (Deadline(EXACT, 10), 26),
+        (Combined(Failure(0), EXACT), 26),
+        (Combined(EXACT, Deadline(EXACT, 10)), 52),
+    ],
+    ids=repr,
+)
+def test_a_correction_travels_down_beside_the_model(part, seconds):
+    """22 s as above, and another 32 Mbit down at 8 Mbit/s: 4 s more."""
+    found = delays(part, THREE, correction=lambda client: torch.zeros(3))
+    np.testing.assert_allclose(found, seconds)
+
+
+def test_a_delay_need_not_care_what_is_sent():
+    class Bare:
+        deadline = INF
+
+        def init(self, population, n_params, local):
+            return None
+
+        def delay(self, state, asked, t, rng):
+            return np.full(len(asked), 3.0)
+
+    assert isinstance(Bare(), Delay)
+    np.testing.assert_array_equal(delays(Bare(), THREE), 3)
+    np.testing.assert_allclose(delays(Deadline(Bare(), 10), THREE), 3)
+    np.testing.assert_allclose(delays(Combined(Bare(), EXACT), THREE), 25)
 
 
 def test_latency_counts_the_steps_of_epochs_and_growing_batches():

@@ -96,7 +96,7 @@ def mean_answer(run, params, seed) -> np.ndarray:
 
 
 def test_clusters_with_classes_of_their_own_are_found(task):
-    _, found = played(graph_f1, replace(task, data=clusters(9, 3), model="softmax"))
+    _, found = played(graph_f1, task.changed(data=clusters(9, 3), model="softmax"))
     assert found.metrics["f1_cos_sim"] == 1
     assert found.metrics["f1_func_sim"] > found.metrics["f1_complete"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -115,8 +114,8 @@ def test_without_friends_to_learn_only_the_constants_are_found():
 
 
 def test_without_a_pair_of_friends_there_is_no_sigma_f():
-    task = replace(task_of(fdms(local=LOCAL)), data=clusters(4, 4))
-    _, found = played(sigma, replace(task, availability=FixedDropout(0.0)))
+    task = task_of(fdms(local=LOCAL)).changed(data=clusters(4, 4))
+    _, found = played(sigma, task.changed(availability=FixedDropout(0.0)))
     assert "sigma_f" not in found.metrics
     assert "psi_star" not in found.metrics
     assert found.metrics["psi"] == pytest.approx(0, abs=1e-9)  # everyone came

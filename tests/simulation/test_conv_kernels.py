@@ -146,7 +146,6 @@ def test_the_growing_batch_does_not_change_the_choice():
     data = federation((20, 21), (3, 32, 32), 10, dtype=torch.float32)
     local = Local(batch_size=5, batch_growth=1)
     trainer = LocalTrainer(data, build("lenet5", (3, 32, 32), 10, 0), local, SEED)
-    assert trainer.onednn is LocalTrainer.rule(build("lenet5", (3, 32, 32), 10, 0), data, local)
     assert trainer.onednn is False
 
 
@@ -164,3 +163,17 @@ def test_the_choice_is_stored_with_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr("understudy.simulation.training.conv_kernels.LARGE_CALL", 1)
     with pytest.raises(CheckpointError, match="onednn is False there, True here"):
         call()
+
+
+def test_a_model_is_measured_once_a_run(tmp_path, monkeypatch):
+    measured = []
+
+    def counted(module, example, batch_size):
+        measured.append(batch_size)
+        return measure(module, example, batch_size)
+
+    monkeypatch.setattr("understudy.simulation.training.trainer.measure", counted)
+    data = federation((10, 11), (3, 16, 16), 10, dtype=torch.float32)
+    strategy = fedavg(local=Local(batch_size=5))
+    list(simulate(data, strategy, model="lenet5", rounds=1, folder=tmp_path))
+    assert measured == [5]

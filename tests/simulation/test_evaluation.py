@@ -111,6 +111,20 @@ def test_every_so_many_rounds_and_after_the_last(data, every):
     assert [log.t for log in logs if log.client_metrics] == [2, 5, 6]
 
 
+def test_test_sets_of_clients_are_drawn_once_a_run(data, monkeypatch):
+    drawn = []
+
+    def counted(self, seed=0):
+        drawn.append(seed)
+        return client_tests(self, seed)
+
+    client_tests = Federation.client_tests
+    monkeypatch.setattr(Federation, "client_tests", counted)
+    run = simulate(data, fedavg(local=LOCAL), model="softmax", rounds=3, per_client_every=1)
+    assert [len(log.client_metrics["accuracy"]) for log in run] == [data.n_clients] * 3
+    assert drawn == [0]
+
+
 def test_evaluating_changes_no_bit(data):
     def params(**arguments):
         run = simulate(data, fedavg(local=LOCAL), model=dropping, rounds=3, **arguments)

@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -13,7 +15,9 @@ from PIL import Image
 from torch.utils.data import TensorDataset
 
 from understudy.simulation import Dataset, Federation, clustered_digits, digits, federate
+from understudy.simulation.data import federation as federations
 from understudy.simulation.data.partitions import Partition, clustered
+from understudy.simulation.data.shared_memory import Shared
 
 X, Y = torch.zeros(6, 2), torch.tensor([0, 1, 2, 0, 1, 2])
 
@@ -445,3 +449,40 @@ def test_impossible_normalisations_are_refused():
         Dataset("none", stored, y, std=(1.0, 1.0, 0.0))
     with pytest.raises(ValueError, match=r"mean: expected shape \(3,\), got \(1,\)"):
         Dataset("none", stored, y, mean=(1.0,))
+
+
+# -- shared memory ---------------------------------------------------------------------------------
+
+
+def test_runs_in_two_threads_share_one_copy_of_the_data(monkeypatch):
+    """Whoever copies first waits for a second that copies too: with a lock there is none."""
+    second_came, n_copies = threading.Event(), []
+
+    class Watched(Shared):
+        @classmethod
+        def of(cls, tensor):
+            n_copies.append(1)
+            if len(n_copies) == 1:
+                second_came.wait(timeout=0.5)
+            else:
+                second_came.set()
+            return Shared.of(tensor)
+
+    monkeypatch.setattr(federations, "Shared", Watched)
+    federation = clustered_digits()
+    x = federation.x.clone()
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(lambda _: federation.shared(), range(2))
+    assert first is second
+    assert len(n_copies) == 2  # x and y, each once
+    assert federation.x is first[0].tensor
+    assert torch.equal(federation.x, x)
+
+
+def test_data_in_shared_memory_are_copied_whole():
+    federation = clustered_digits()
+    federation.shared()
+    again = pickle.loads(pickle.dumps(federation))
+    assert "_shared" not in vars(again)
+    assert torch.equal(again.x, federation.x)
+    assert torch.equal(again.y, federation.y)

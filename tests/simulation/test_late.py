@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -26,6 +26,7 @@ from understudy import (
 )
 from understudy.core.rng import generator
 from understudy.parts.delay import NEVER, arrival_rounds
+from understudy.parts.local import Scaffold
 from understudy.simulation import LocalTrainer, clustered_digits, simulate
 
 CAME, LATE, MISSING, AWAY = Outcome.CAME, Outcome.LATE, Outcome.MISSING, Outcome.UNAVAILABLE
@@ -66,6 +67,39 @@ OUTCOMES = [
     [CAME, CAME, CAME, LATE],
     [CAME, CAME, CAME, CAME],
 ]
+
+
+@dataclass(frozen=True)
+class Wrapped:
+    """Somebody's own rule around SCAFFOLD, whose correction starts in round 1."""
+
+    inner: Scaffold = field(default_factory=Scaffold)
+
+    mu = 0.0
+    needs_steps = True
+
+    def init(self, setup):
+        return self.inner.init(setup)
+
+    def correction(self, state, ids):
+        return self.inner.correction(state, ids) if state.common.any() else None
+
+    def learn(self, state, end):
+        self.inner.learn(state, end)
+
+
+def test_a_correction_takes_its_time_on_the_way_down_whoever_makes_it():
+    """d = 21 numbers of 32 bits = 672 bits; at 672 bit/s each way a vector takes one second.
+
+    Round 0: the model down, the update up. From round 1 on the correction goes down too.
+    """
+    mbit = 21 * 32 / 1e6
+    link = Latency(0.0, 0, download_mbit=mbit, upload_mbit=mbit, link_spread=0, jitter=0)
+    strategy = Strategy(local=replace(LOCAL, rule=Wrapped()))
+    run = simulate(DATA, strategy, model="softmax", delay=Deadline(link, 10), rounds=3, seed=SEED)
+    logs = list(run)
+    assert [log.clock for log in logs] == pytest.approx([2, 5, 8])
+    assert [log.megabytes_down for log in logs] == pytest.approx([4 * 84e-6, *[8 * 84e-6] * 2])
 
 
 def told(strategy, table=STORY, **arguments):

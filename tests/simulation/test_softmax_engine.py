@@ -15,7 +15,9 @@ from tests.simulation.small import SEED, cohort, federation
 from understudy.core.flat import Layout
 from understudy.parts.local import Local, Proximal, Scaffold
 from understudy.simulation import Federation, LocalTrainer, build
-from understudy.simulation.training.local_sgd import Job, LoopEngine, Recipe, engine_for
+from understudy.simulation.training.engines import engine_for
+from understudy.simulation.training.jobs import Job, Recipe
+from understudy.simulation.training.local_sgd import LoopEngine
 from understudy.simulation.training.softmax import TOGETHER, SoftmaxEngine
 
 

@@ -51,7 +51,7 @@ def cells():
     return [
         Cell.of(
             {"strategy": label, "availability": "missing"},
-            Task(recipe, "softmax", strategy, 2, FixedDropout(0.3), seed=seed),
+            Task(recipe, "softmax", strategy, 2, availability=FixedDropout(0.3), seed=seed),
         )
         for label, strategy in strategies.items()
         for seed in range(3)

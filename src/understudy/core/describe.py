@@ -28,6 +28,31 @@ def describe(part: Any) -> Any:
     return _described(part, ())
 
 
+def added(version: str, default: Any = dataclasses.MISSING, *, factory: Any = None) -> Any:
+    """A dataclass field that came with a later version of its class.
+
+    While it has its default it is not told: what was described before, a cell or a checkpoint,
+    keeps its description. ``warm_up: int = added("0.2", 0)``
+    """
+    metadata = {"added": version}
+    if factory is not None:
+        return dataclasses.field(default_factory=factory, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def told_fields(part: Any) -> list[dataclasses.Field[Any]]:
+    """The fields of a dataclass that its description tells: all but `added` ones at a default."""
+    return [item for item in dataclasses.fields(part) if not _unchanged(item, part)]
+
+
+def _unchanged(item: dataclasses.Field[Any], part: Any) -> bool:
+    if "added" not in item.metadata:
+        return False
+    factory = item.default_factory
+    default = item.default if factory is dataclasses.MISSING else factory()
+    return not differences(describe(getattr(part, item.name)), describe(default))
+
+
 def described_function(function: FunctionType) -> Any:
     """A function as plain data, with its defaults even where its name tells them."""
     return _function(function, (function,))
@@ -56,7 +81,7 @@ def _compound(part: Any, above: tuple[Any, ...]) -> Any:
     if isinstance(part, torch.nn.Module):
         return _module(part, above)
     if dataclasses.is_dataclass(part):
-        values = {item.name: getattr(part, item.name) for item in dataclasses.fields(part)}
+        values = {item.name: getattr(part, item.name) for item in told_fields(part)}
         return {"class": _name(type(part)), **table(values)}
     if isinstance(part, list | tuple):
         return [_described(item, above) for item in part]

@@ -208,6 +208,11 @@ class Cohort:
     start: Callable[[int], torch.Tensor] | None = None  # id -> (d,) model to start from
     correction: Callable[[int], torch.Tensor] | None = None  # id -> (d,) added to each gradient
 
+    @property
+    def vectors_down(self) -> int:
+        """How many (d,) vectors are sent to each of the asked: a model, and a correction."""
+        return 1 if self.correction is None else 2
+
 
 @dataclass(frozen=True, eq=False)
 class RoundStart:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import socket
-import time
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -41,7 +40,6 @@ class RunFolder:
         (folder / "writer").write_text(f"pid {os.getpid()} on {socket.gethostname()}")
         self.population_file = ""
         self.population: Population | None = None  # the one that population_file holds
-        self.last_commit = time.monotonic()
 
     @classmethod
     def create(cls, folder: Path) -> RunFolder:

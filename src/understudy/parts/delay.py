@@ -15,8 +15,8 @@ import numpy as np
 
 from understudy.core import checks
 from understudy.core.rng import generator
-from understudy.core.types import Floats, Ints, Population
-from understudy.parts.local import Local, Scaffold
+from understudy.core.types import Cohort, Floats, Ints, Population
+from understudy.parts.local import Local
 
 NEVER = -1  # the round in which an update arrives that never does
 BITS_PER_PARAMETER = 32
@@ -24,7 +24,11 @@ BITS_PER_PARAMETER = 32
 
 @runtime_checkable
 class Delay(Protocol):
-    """How long a client that was asked takes to answer."""
+    """How long a client that was asked takes to answer.
+
+    A part may also have ``sends(state, cohort)``, called in each round before `delay`: it notes in
+    its state what the round's cohort sends down. Wrappers pass it on by `tell_of_cohort`.
+    """
 
     @property
     def deadline(self) -> float:
@@ -39,6 +43,13 @@ class Delay(Protocol):
         A client's delay does not depend on who else is asked.
         """
         ...
+
+
+def tell_of_cohort(delay: Delay, state: Any, cohort: Cohort) -> None:
+    """Let a delay know what the round sends to the asked, where it wants to."""
+    sends = getattr(delay, "sends", None)
+    if sends is not None:
+        sends(state, cohort)
 
 
 # -- the clock -------------------------------------------------------------------------------------
@@ -110,7 +121,7 @@ class LatencyState:
     step_seconds: Floats  # (N,) of one local step
     link: Floats  # (N,) factor on the median link, up and down
     sizes: Floats  # (N,) training examples, NaN where they do not matter
-    n_down: int  # vectors that travel to a client: the model, and SCAFFOLD's correction
+    n_down: int  # vectors that travel to a client: the model, and a correction
     n_params: int
     _local: Local
 
@@ -140,8 +151,8 @@ class Latency:
     Notes
     -----
     Steps are those of `Local` in round t: `steps`, or epochs · ⌈n_i / B_t⌉, which needs
-    `Population.n_examples`. A model travels as d numbers of 32 bits; with SCAFFOLD two such vectors
-    travel down.
+    `Population.n_examples`. A model travels as d numbers of 32 bits; where a round's cohort has a
+    correction (SCAFFOLD), two such vectors travel down.
     """
 
     step_seconds: float = 0.05
@@ -172,10 +183,13 @@ class Latency:
             step_seconds=self.step_seconds * np.exp(self.step_spread * drawn[:, 0]),
             link=np.exp(self.link_spread * drawn[:, 1]),
             sizes=_sizes(population, local),
-            n_down=2 if isinstance(local.rule, Scaffold) else 1,
+            n_down=1,
             n_params=int(n_params),
             _local=local,
         )
+
+    def sends(self, state: LatencyState, cohort: Cohort) -> None:
+        state.n_down = cohort.vectors_down
 
     def delay(self, state: LatencyState, asked: Ints, t: int, rng: np.random.Generator) -> Floats:
         megabits = state.n_params * BITS_PER_PARAMETER / 1e6
@@ -236,6 +250,9 @@ class Deadline:
     def init(self, population: Population, n_params: int, local: Local) -> Any:
         return self.latency.init(population, n_params, local)
 
+    def sends(self, state: Any, cohort: Cohort) -> None:
+        tell_of_cohort(self.latency, state, cohort)
+
     def delay(self, state: Any, asked: Ints, t: int, rng: np.random.Generator) -> Floats:
         return self.latency.delay(state, asked, t, rng)
 
@@ -272,6 +289,10 @@ class Combined:
             self.first.init(population, n_params, local),
             self.second.init(population, n_params, local),
         )
+
+    def sends(self, state: CombinedState, cohort: Cohort) -> None:
+        tell_of_cohort(self.first, state.first, cohort)
+        tell_of_cohort(self.second, state.second, cohort)
 
     def delay(self, state: CombinedState, asked: Ints, t: int, rng: np.random.Generator) -> Floats:
         first = self.first.delay(state.first, asked, t, rng)

@@ -8,7 +8,6 @@ round whole. `save_state` writes one self-contained file instead.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,19 +31,23 @@ FORMAT = 1
 __all__ = ["FolderInUse", "commit", "load_state", "resume", "save_state"]
 
 
-def commit(state: ServerState, *, every: float = 0.0) -> None:
-    """Commit a state that has a folder, unless the last commit is younger than `every` seconds.
+def commit_is_due(state: ServerState, every: float) -> bool:
+    """Whether the last commit is `every` seconds old, or spare slots of a row file have run out."""
+    return state._commits.due(every, (store for _, store in row_stores(state)))
 
-    When the spare slots of a row file have run out, it is due in any case.
-    """
+
+def commit(state: ServerState, *, every: float = 0.0) -> None:
+    """Commit a state that has a folder, where `commit_is_due`."""
     state.refuse_half_a_round()
-    run_folder = state._run_folder
-    if run_folder is None:
+    if not commit_is_due(state, every):
         return
+    if state._run_folder is not None:
+        _write(state, state._run_folder)
+    state._commits.committed()
+
+
+def _write(state: ServerState, run_folder: RunFolder) -> None:
     stores = dict(row_stores(state))
-    due = time.monotonic() - run_folder.last_commit >= every
-    if not due and not any(store.crowded for store in stores.values()):
-        return
     if run_folder.population is not state.population:
         file = run_folder.new_population()
         known = dict(_population_entries(state.population))
@@ -63,7 +66,6 @@ def commit(state: ServerState, *, every: float = 0.0) -> None:
     for store in stores.values():
         store.committed()
     run_folder.sweep(keep={*about["rows"].values(), run_folder.population_file})
-    run_folder.last_commit = time.monotonic()
 
 
 def resume(folder: str | Path, strategy: Strategy, extra: Any = None) -> ServerState:

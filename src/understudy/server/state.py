@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from understudy.core.types import Arrivals, Bools, Floats, Ints, Population
+from understudy.memory.commits import COMMIT_EVERY, CommitTimer
 from understudy.memory.rows import RowStore
 
 if TYPE_CHECKING:
@@ -45,9 +46,10 @@ class ServerState:
     guard: Any
     made_by: Strategy = field(metadata={"saved": False})
     # seconds between two commits that `apply` makes by itself; None: only `commit` commits
-    commit_every: float | None = field(default=2.0, metadata={"saved": False})
+    commit_every: float | None = field(default=COMMIT_EVERY, metadata={"saved": False})
     extra: Any = None  # what whoever runs the rounds wants to be committed with them
     _run_folder: RunFolder | None = None
+    _commits: CommitTimer = field(default_factory=CommitTimer)
     _open: bool = False  # a round is being taken in: half of it is no state to go on from
 
     @property

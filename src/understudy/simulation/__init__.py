@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from understudy.simulation.data.dataset import Dataset, federate
+from understudy.simulation.data.dataset import Dataset
 from understudy.simulation.data.digits import clustered_digits, digits
+from understudy.simulation.data.federate import federate
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.models import build
 from understudy.simulation.data.partitions import (
@@ -29,6 +30,7 @@ from understudy.simulation.training.trainer import LocalTrainer
 
 if TYPE_CHECKING:
     from understudy.simulation.run import Run, simulate
+    from understudy.simulation.settings import Simulation
 
 __all__ = [
     "SHARD_LEVELS",
@@ -37,6 +39,7 @@ __all__ = [
     "LocalTrainer",
     "Partition",
     "Run",
+    "Simulation",
     "batch_plan",
     "build",
     "cifar10",
@@ -59,10 +62,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Run", "simulate"):
-        from understudy.simulation import run as engine
+    if name in ("Run", "Simulation", "simulate"):
+        from understudy.simulation import run
 
-        return getattr(engine, name)
+        return getattr(run, name)
     raise AttributeError(f"module 'understudy.simulation' has no attribute {name!r}")
 
 

@@ -1,4 +1,4 @@
-"""Round logs on disk: one line a round, arrays compact, whole up to the last line."""
+"""Logs of rounds: how one is made, shown as a row, and kept in a file, one line a round."""
 
 from __future__ import annotations
 
@@ -7,13 +7,53 @@ import base64
 import json
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from understudy.core.types import Reason, Refusal, RoundLog
+from understudy.core.types import Applied, Outcome, Reason, Refusal, RoundLog
+
+
+class Ledger(Protocol):
+    """Where the logs of a run are kept."""
+
+    def append(self, log: RoundLog) -> None: ...
+
+    def flush(self) -> None:
+        """Come back when all logs are safe: then the state that follows them is committed."""
+
+    def stored(self, at_most: int) -> Iterator[RoundLog]:
+        """The logs of the rounds that were played before."""
+
+
+def log_of(applied: Applied, notes: Mapping[str, float], **measured: Any) -> RoundLog:
+    """A round's log: what the server says of it, more notes, and what was measured."""
+    return RoundLog(
+        t=applied.t,
+        outcome=applied.outcome,
+        refusals=applied.refusals,
+        ids=applied.contributions.ids,
+        source=applied.contributions.source,
+        coef=applied.contributions.coef,
+        notes={**applied.notes, **notes},
+        **measured,
+    )
+
+
+def row_of(log: RoundLog) -> dict[str, float]:
+    """A log as a row of a table: who came, clock, megabytes, metrics and notes."""
+    return {
+        "t": log.t,
+        "came": float((log.outcome == Outcome.CAME).sum()),
+        "clock": log.clock,
+        "megabytes_up": log.megabytes_up,
+        "megabytes_down": log.megabytes_down,
+        "refused": len(log.refusals),
+        **log.metrics,
+        **log.notes,
+    }
 
 
 class LogFile:

@@ -4,46 +4,42 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import monotonic, perf_counter
+from time import perf_counter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
 
 from understudy.core.describe import differences
 from understudy.core.flat import Layout
 from understudy.core.rng import generator
-from understudy.core.roles import Availability
-from understudy.core.types import Applied, Arrivals, Cohort, Floats, Ints, RoundLog
+from understudy.core.types import Arrivals, Cohort, Floats, Ints, RoundLog
+from understudy.memory.commits import COMMIT_EVERY
 from understudy.memory.run_folder import STATE
 from understudy.memory.tensor_stream import CheckpointError
-from understudy.parts.delay import Delay, round_seconds
+from understudy.parts.delay import round_seconds, tell_of_cohort
 from understudy.server import checkpoint
-from understudy.server.state import ServerState, row_stores
+from understudy.server.state import ServerState
 from understudy.server.strategy import Filled, Strategy
 from understudy.simulation import oracle as true_round
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.models import Model
 from understudy.simulation.data.shared_memory import IN_MEMORY
 from understudy.simulation.late import InFlight, together
-from understudy.simulation.logs import LogFile
-from understudy.simulation.settings import Question, prepare
-from understudy.simulation.training.evaluation import Evaluator, Metric
-from understudy.simulation.training.local_sgd import Loss
+from understudy.simulation.logs import Ledger, LogFile, log_of, row_of
+from understudy.simulation.settings import Options, Simulation, shows_settings
+from understudy.simulation.training.evaluation import Evaluator
 from understudy.simulation.training.trainer import LocalTrainer
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["COMMIT_EVERY", "Ledger", "Question", "Run", "SimulationState", "prepare", "simulate"]
-
-COMMIT_EVERY = 2.0  # seconds between two commits of a run that has a folder
+__all__ = ["Run", "SimulationState", "simulate"]
 
 
 @dataclass
@@ -57,94 +53,98 @@ class SimulationState:
     about: str  # what the run is, as JSON: anything else that differs is refused
 
 
-class Ledger(Protocol):
-    """Where the logs of a run with a folder are kept."""
-
-    def append(self, log: RoundLog) -> None: ...
-
-    def flush(self) -> None:
-        """Come back when all logs are safe: then the state that follows them is committed."""
-
-    def stored(self, at_most: int) -> Iterator[RoundLog]:
-        """The logs of the rounds that were played before."""
-
-
 class Run:
     """A simulation that is iterated: each turn plays one round and yields its `RoundLog`.
 
-    Made by `simulate`. Stop early with `break`; iterating again goes on where it stopped.
+    Stop early with `break`; iterating again goes on where it stopped.
+
+    Parameters
+    ----------
+    federation : Federation
+        The data, and who holds it.
+    strategy : Strategy
+        The server's side, and how clients train.
+    settings : Simulation
+        All else. `simulate` takes them one by one.
+    folder : path, optional
+        Where the run is kept.
+    ledger : Ledger, optional
+        Who keeps the logs; by default a file in the folder.
     """
 
     def __init__(
         self,
+        federation: Federation,
         strategy: Strategy,
-        question: Question,
-        folder: Path | None,
+        settings: Simulation,
+        folder: str | Path | None = None,
         ledger: Ledger | None = None,
     ) -> None:
-        self.strategy, self._question = strategy, question
-        federation, device = question.federation, question.device
-        self._layout = Layout.of(question.module)
+        settings.check(federation)
+        self.federation, self.strategy, self.settings = federation, strategy, settings
+        self._first = settings.module(federation)  # never trained
+        self._layout = Layout.of(self._first)
+        self._trainer = LocalTrainer(
+            federation,
+            self._first,
+            strategy.local,
+            settings.seed,
+            settings.loss,
+            settings.workers,
+            settings.device,
+        )
+        self._evaluator = Evaluator(federation, settings, self._trainer.outputs)
         self._rows: list[dict[str, float]] = []
         self.last: RoundLog | None = None  # of the rounds yielded so far
-        start = self._layout.vector(question.module).to(device)
-        population = federation.population()
-        attendance = question.availability.init(population)
-        delay = question.delay
-        waiting = None if delay is None else delay.init(population, len(start), strategy.local)
-        about = ""
-        if folder is not None:
-            onednn = LocalTrainer.rule(question.module, federation, strategy.local)
-            about = question.about(start.cpu(), onednn)
-        self._own = SimulationState(attendance, waiting, InFlight.none(start), 0.0, about)
         self._logs: Ledger | None = ledger
         self._stored: Iterator[RoundLog] = iter(())  # of rounds played before, not yet yielded
+        self._whole = True  # False while the state is being changed
+        self.state = self._begun(None if folder is None else Path(folder))
+        self.state.commit_every = None  # logs come first: see _commit
+
+    def _begun(self, folder: Path | None) -> ServerState:
+        """The state before the first round, or that of the last commit in the folder."""
+        settings, start, about = self.settings, self.start(), ""
+        if folder is not None:
+            onednn = self._trainer.onednn
+            about = settings.about(self.federation, self._first, start.cpu(), onednn)
+        population = self.federation.population()
+        attendance, waiting = settings.availability.init(population), None
+        if settings.delay is not None:
+            waiting = settings.delay.init(population, len(start), self.strategy.local)
+        self._own = SimulationState(attendance, waiting, InFlight.none(start), 0.0, about)
         if folder is not None and (folder / "server" / STATE).is_file():
-            self.state = self._resumed(folder, about)
+            state = self._resumed(folder)
         else:
-            known = replace(population, p=question.availability.rates(attendance, 0))
-            self.state = strategy.init(
-                known,
+            state = self.strategy.init(
+                replace(population, p=settings.availability.rates(attendance, 0)),
                 start,
-                seed=question.seed,
+                seed=settings.seed,
                 n_parameters=self._layout.n_parameters,
                 folder=None if folder is None else folder / "server",
                 extra=self._own,
                 round_memory=IN_MEMORY,
             )
         if folder is not None:
-            self._open_logs(folder / "rounds.jsonl")
-        self.state.commit_every = None  # logs come first: see _commit
-        self._trainer = LocalTrainer(
-            federation,
-            question.module,
-            strategy.local,
-            question.seed,
-            question.loss,
-            question.workers,
-            device,
-        )
-        outputs = self._trainer.outputs
-        self._evaluator = Evaluator(federation, question.loss, question.metrics, outputs)
-        self._whole = True  # False while the state is being changed
-        self._last_commit = monotonic()
+            self._open_logs(folder / "rounds.jsonl", state)
+        return state
 
-    def _resumed(self, folder: Path, about: str) -> ServerState:
+    def _resumed(self, folder: Path) -> ServerState:
         stored = checkpoint.numbers_of(folder / "server").get("extra.about", "{}")
-        found = differences(json.loads(about), json.loads(stored))
+        found = differences(json.loads(self._own.about), json.loads(stored))
         if found:
             raise CheckpointError(f"{folder}: holds another run: {'; '.join(found)}")
         return checkpoint.resume(folder / "server", self.strategy, self._own)
 
-    def _open_logs(self, path: Path) -> None:
+    def _open_logs(self, path: Path, state: ServerState) -> None:
         if self._logs is None:
             try:
-                self._logs = LogFile(path, self.state.t)
+                self._logs = LogFile(path, state.t)
             except BaseException:
-                self.state.close()
+                state.close()
                 raise
         # rounds after the last commit are played again, whether or not their logs were kept
-        self._stored = self._logs.stored(min(self._question.rounds, self.state.t))
+        self._stored = self._logs.stored(min(self.settings.rounds, state.t))
 
     # -- rounds --------------------------------------------------------------------------------
 
@@ -157,18 +157,18 @@ class Run:
         try:
             for log in self._stored:
                 yield self._noted(log)
-            while self.state.t < self._question.rounds:
+            while self.state.t < self.settings.rounds:
                 yield self._noted(self._round())
             self.close()
         finally:
             self._commit(every=0.0)
 
     def _round(self) -> RoundLog:
-        question, own, state, t = self._question, self._own, self.state, self.state.t
+        settings, own, state, t = self.settings, self._own, self.state, self.state.t
         begin = clock = perf_counter()
-        rng = generator(question.seed, "availability", t)
-        p = question.availability.rates(own.attendance, t)
-        available = question.availability.draw(own.attendance, t, rng)
+        rng = generator(settings.seed, "availability", t)
+        p = settings.availability.rates(own.attendance, t)
+        available = settings.availability.draw(own.attendance, t, rng)
         available = available & ~own.flight.busy(len(available))
         cohort = self.strategy.select(
             state, available, p=p, losses=lambda ids: self._trainer.losses(state.params, ids)
@@ -179,28 +179,37 @@ class Run:
         clock = perf_counter()
         comes = np.isfinite(seconds)  # whoever never answers need not be trained
         trained = self._trainer.train(state.params, replace(cohort, asked=cohort.asked[comes]), t)
-        seconds_of_trained = seconds[comes]
-        in_time = seconds_of_trained <= deadline
+        in_time = seconds[comes] <= deadline
         timings["train"] = perf_counter() - clock
 
         self._whole = False
         begun, own.clock = own.clock, own.clock + round_seconds(seconds, deadline)
         landed = own.flight.land(own.clock)
-        own.flight.add(trained, ~in_time, begun + seconds_of_trained, t)
+        own.flight.add(trained, ~in_time, begun + seconds[comes], t)
         arrivals = together(trained, in_time, landed, t)
         filled = self.strategy.fill(state, cohort, arrivals)
         clock = perf_counter()
-        notes, errors = self._oracle(filled, cohort, trained) if question.oracle else ({}, None)
+        notes, errors = self._oracle(filled, cohort, trained) if settings.oracle else ({}, None)
         timings["oracle"] = perf_counter() - clock
         applied = self.strategy.finish(state, filled)
         timings |= applied.timings
 
         clock = perf_counter()
-        metrics, client_metrics = self._metrics(t)
+        metrics, client_metrics = self._evaluator.after(t, state.params)
         timings["evaluate"] = perf_counter() - clock
         timings["round"] = perf_counter() - begin
-        log = self._log(cohort, arrivals, applied, notes, timings)
-        log = replace(log, metrics=metrics, client_metrics=client_metrics, errors=errors)
+        megabytes = state.params.nbytes / 1e6
+        log = log_of(
+            applied,
+            notes,
+            metrics=metrics,
+            client_metrics=client_metrics,
+            errors=errors,
+            megabytes_up=megabytes * len(arrivals),
+            megabytes_down=megabytes * cohort.vectors_down * len(cohort.asked),
+            timings=timings,
+            clock=own.clock,
+        )
         if self._logs is not None:
             self._logs.append(log)
         self._whole = True
@@ -209,66 +218,27 @@ class Run:
 
     def _seconds(self, cohort: Cohort) -> tuple[Floats, float]:
         """When each of the asked answers, and when the server stops waiting."""
-        delay = self._question.delay
+        delay, state = self.settings.delay, self._own.delay
         if delay is None:
             return np.zeros(len(cohort.asked)), np.inf
-        rng = generator(self._question.seed, "delay", cohort.t)
-        return delay.delay(self._own.delay, cohort.asked, cohort.t, rng), delay.deadline
+        tell_of_cohort(delay, state, cohort)
+        rng = generator(self.settings.seed, "delay", cohort.t)
+        return delay.delay(state, cohort.asked, cohort.t, rng), delay.deadline
 
     def _oracle(
         self, filled: Filled, cohort: Cohort, trained: Arrivals
     ) -> tuple[dict[str, float], Floats]:
         """Train everyone else too, into rows of their own, and compare."""
-        state = self.state
-        ids = np.flatnonzero(state.active)
+        ids = np.flatnonzero(self.state.active)
         others = np.setdiff1d(ids, np.asarray(trained.ids, dtype=np.int64))
         rest = self._trainer.train(
-            state.params, replace(cohort, asked=others), cohort.t, into="oracle"
+            self.state.params, replace(cohort, asked=others), cohort.t, into="oracle"
         )
         true = dict(trained) | dict(rest)
-        groups = self._question.federation.groups
-        return true_round.compare(filled, ids, [true[int(i)] for i in ids], groups)
-
-    def _metrics(self, t: int) -> tuple[dict[str, float], dict[str, Floats]]:
-        question, last = self._question, t + 1 == self._question.rounds
-        metrics: dict[str, float] = {}
-        clients: dict[str, Floats] = {}
-        if question.evaluate and (last or (t + 1) % question.evaluate_every == 0):
-            metrics = self._evaluator.scores(self.state.params, question.evaluate)
-        every = question.per_client_every
-        if every and (last or (t + 1) % every == 0):
-            clients = self._evaluator.per_client(self.state.params)
-        return metrics, clients
-
-    def _log(
-        self,
-        cohort: Cohort,
-        arrivals: Arrivals,
-        applied: Applied,
-        notes: Mapping[str, float],
-        timings: dict[str, float],
-    ) -> RoundLog:
-        megabytes = self.state.params.nbytes / 1e6
-        vectors_down = 1 if cohort.correction is None else 2
-        return RoundLog(
-            t=applied.t,
-            outcome=applied.outcome,
-            refusals=applied.refusals,
-            ids=applied.contributions.ids,
-            source=applied.contributions.source,
-            coef=applied.contributions.coef,
-            notes={**applied.notes, **notes},
-            megabytes_up=megabytes * len(arrivals),
-            megabytes_down=megabytes * vectors_down * len(cohort.asked),
-            timings=timings,
-            clock=self._own.clock,
-        )
+        return true_round.compare(filled, ids, [true[int(i)] for i in ids], self.federation.groups)
 
     def _noted(self, log: RoundLog) -> RoundLog:
-        came = float((log.outcome == 0).sum())
-        row = {"t": log.t, "came": came, "clock": log.clock, "megabytes_up": log.megabytes_up}
-        row |= {"megabytes_down": log.megabytes_down, "refused": len(log.refusals)}
-        self._rows.append({**row, **log.metrics, **log.notes})
+        self._rows.append(row_of(log))
         self.last = log
         return log
 
@@ -276,18 +246,13 @@ class Run:
 
     def module(self) -> nn.Module:
         """A copy of the model as it is now."""
-        module = copy.deepcopy(self._question.module)
+        module = copy.deepcopy(self._first)
         self._layout.load(module, self.state.params.cpu())
         return module
 
-    @property
-    def federation(self) -> Federation:
-        """The data, and who holds it."""
-        return self._question.federation
-
     def start(self) -> torch.Tensor:
         """(d,) the model before the first round."""
-        return self._layout.vector(self._question.module).to(self._question.device)
+        return self._layout.vector(self._first).to(self.settings.device)
 
     def train(self, params: torch.Tensor, ids: Ints, t: int) -> Arrivals:
         """What clients would send from round `t`, had it begun with these parameters.
@@ -315,14 +280,10 @@ class Run:
 
     def _commit(self, every: float) -> None:
         """Logs first, then the state that follows them; never in the middle of a round."""
-        if self._logs is None or not self._whole or self.state._run_folder is None:
-            return
-        crowded = any(store.crowded for _, store in row_stores(self.state))
-        if not crowded and monotonic() - self._last_commit < every:
+        if self._logs is None or not self._whole or not checkpoint.commit_is_due(self.state, every):
             return
         self._logs.flush()
         checkpoint.commit(self.state)
-        self._last_commit = monotonic()
 
     def close(self) -> None:
         """Commit, and let go of shared memory and of the folder."""
@@ -330,6 +291,7 @@ class Run:
         self._trainer.close()
         if self._logs is not None and self.state._run_folder is not None:
             self.state.close()
+            self._logs = None  # another process may go on with the run now
 
     def __enter__(self) -> Self:
         return self
@@ -343,24 +305,15 @@ class Run:
         self.close()
 
 
+@shows_settings
 def simulate(
     federation: Federation,
     strategy: Strategy,
     *,
     model: Model,
-    availability: Availability | None = None,
-    delay: Delay | None = None,
     rounds: int,
-    seed: int = 0,
-    loss: Loss = cross_entropy,
-    metrics: Mapping[str, Metric] | None = None,
-    evaluate: Sequence[str] = ("test",),
-    evaluate_every: int = 1,
-    per_client_every: int = 0,
-    oracle: bool = False,
-    device: str = "cpu",
-    workers: int | None = None,
     folder: str | Path | None = None,
+    **options: Unpack[Options],
 ) -> Run:
     """Simulate a federation, round by round.
 
@@ -419,20 +372,5 @@ def simulate(
     >>> [log.t for log in run]
     [0, 1, 2]
     """
-    question = prepare(
-        federation,
-        model=model,
-        availability=availability,
-        delay=delay,
-        rounds=rounds,
-        seed=seed,
-        loss=loss,
-        metrics=metrics,
-        evaluate=evaluate,
-        evaluate_every=evaluate_every,
-        per_client_every=per_client_every,
-        oracle=oracle,
-        device=device,
-        workers=workers,
-    )
-    return Run(strategy, question, None if folder is None else Path(folder))
+    settings = Simulation(model=model, rounds=rounds, **cast(Any, options))
+    return Run(federation, strategy, settings, folder)

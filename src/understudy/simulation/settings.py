@@ -1,117 +1,153 @@
-"""What is simulated, checked before anything begins."""
+"""The settings of a run, checked before anything begins."""
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, TypedDict, TypeVar
 
 import torch
 from torch import nn
+from torch.nn.functional import cross_entropy
 
 from understudy.core import checks
-from understudy.core.describe import describe
+from understudy.core.describe import describe, told_fields
 from understudy.core.roles import Availability
 from understudy.parts.availability.always import Always
 from understudy.parts.delay import Delay
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.fingerprint import digest, federation_digest
 from understudy.simulation.data.models import Model, build
-from understudy.simulation.training.evaluation import Metric
-from understudy.simulation.training.local_sgd import Loss
+from understudy.simulation.training.evaluation import PARTS, Metric
+from understudy.simulation.training.jobs import Loss
+
+MAY_CHANGE = ("rounds", "evaluate_every", "workers")  # when a run with a folder goes on
 
 
-@dataclass(frozen=True, eq=False)
-class Question:
-    """What is simulated: all arguments of `simulate` but the strategy."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Simulation:
+    """What is simulated: all that `simulate` takes but the federation, the strategy and the folder.
 
-    federation: Federation
-    module: nn.Module
-    availability: Availability
-    delay: Delay | None
+    `simulate` tells what each setting means. They are checked when the object is made; what depends
+    on the data, when a `Run` begins. To vary them, use `dataclasses.replace`.
+
+    Notes
+    -----
+    A setting that comes with a later version is a field made by `added`
+    (`understudy.core.describe`), or it would rename every cell of every study.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from understudy import Run, fdms
+    >>> from understudy.simulation import Simulation, clustered_digits
+    >>> settings = Simulation(model="softmax", rounds=2)
+    >>> runs = [Run(clustered_digits(), fdms(), replace(settings, seed=seed)) for seed in (0, 1)]
+    >>> [len(list(run)) for run in runs]
+    [2, 2]
+    """
+
+    model: Model
     rounds: int
+    availability: Availability = field(default_factory=Always)
+    delay: Delay | None = None
+    seed: int = 0
+    loss: Loss = cross_entropy
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+    evaluate: tuple[str, ...] = ("test",)
+    evaluate_every: int = 1
+    per_client_every: int = 0
+    oracle: bool = False
+    device: str = "cpu"
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, default in (("availability", Always), ("metrics", dict)):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, default())
+        object.__setattr__(self, "metrics", dict(self.metrics))
+        object.__setattr__(self, "evaluate", tuple(self.evaluate))
+        checks.integer("rounds", self.rounds, low=1)
+        checks.part("availability", self.availability, "init", "draw", "rates")
+        if self.delay is not None:
+            checks.part("delay", self.delay, "init", "delay")
+        checks.integer("seed", self.seed, low=0)
+        for part in self.evaluate:
+            checks.choice("evaluate", part, PARTS)
+        checks.integer("evaluate_every", self.evaluate_every, low=1)
+        checks.integer("per_client_every", self.per_client_every, low=0)
+        if self.workers is not None:
+            checks.integer("workers", self.workers, low=1)
+
+    def check(self, federation: Federation) -> None:
+        """Refuse data that lack what is asked for."""
+        if "validation" in self.evaluate and federation.validation is None:
+            raise ValueError(
+                "evaluate: 'validation' needs a federation with validation examples, got one "
+                "without"
+            )
+        if self.per_client_every and not federation.n_classes:
+            raise ValueError(
+                "per_client_every: expected 0 for a regression, since a client's own test set has "
+                f"the proportions of its labels, got {self.per_client_every}"
+            )
+
+    def module(self, federation: Federation) -> nn.Module:
+        """The model for these data, with its first weights."""
+        return build(self.model, tuple(federation.x.shape[1:]), federation.n_outputs, self.seed)
+
+    def about(
+        self, federation: Federation, module: nn.Module, params: torch.Tensor, onednn: bool
+    ) -> str:
+        """What must not change when a run goes on, as JSON."""
+        told = {
+            item.name: describe(getattr(self, item.name))
+            for item in told_fields(self)
+            if item.name not in ("model", *MAY_CHANGE)
+        }
+        data, model = federation_digest(federation), digest(str(module), params)
+        return json.dumps(
+            {"class": "simulation", "data": data, "model": model, **told, "onednn": onednn}
+        )
+
+
+class Options(TypedDict, total=False):
+    """The settings that may be left out, for whoever takes them as keywords.
+
+    Type checkers cannot read them off `Simulation`; a test compares the two.
+    """
+
+    availability: Availability | None
+    delay: Delay | None
     seed: int
     loss: Loss
-    metrics: Mapping[str, Metric]
-    evaluate: tuple[str, ...]
+    metrics: Mapping[str, Metric] | None
+    evaluate: Sequence[str]
     evaluate_every: int
     per_client_every: int
     oracle: bool
     device: str
     workers: int | None
 
-    def about(self, params: torch.Tensor, onednn: bool) -> str:
-        """What must not change when a run goes on."""
-        return json.dumps(
-            {
-                "class": "simulation",
-                "data": federation_digest(self.federation),
-                "model": digest(str(self.module), params),
-                "availability": describe(self.availability),
-                "delay": describe(self.delay),
-                "seed": self.seed,
-                "loss": describe(self.loss),
-                "metrics": {name: describe(metric) for name, metric in self.metrics.items()},
-                "evaluate": list(self.evaluate),
-                "per_client_every": self.per_client_every,
-                "oracle": self.oracle,
-                "device": self.device,
-                "onednn": onednn,
-            }
-        )
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def prepare(
-    federation: Federation,
-    *,
-    model: Model,
-    availability: Availability | None,
-    delay: Delay | None,
-    rounds: int,
-    seed: int,
-    loss: Loss,
-    metrics: Mapping[str, Metric] | None,
-    evaluate: Sequence[str],
-    evaluate_every: int,
-    per_client_every: int,
-    oracle: bool,
-    device: str,
-    workers: int | None,
-) -> Question:
-    """The arguments of `simulate`, checked, and the model built."""
-    checks.integer("rounds", rounds, low=1)
-    checks.integer("evaluate_every", evaluate_every, low=1)
-    checks.integer("per_client_every", per_client_every, low=0)
-    if workers is not None:
-        checks.integer("workers", workers, low=1)
-    availability = Always() if availability is None else availability
-    checks.part("availability", availability, "init", "draw", "rates")
-    if delay is not None:
-        checks.part("delay", delay, "init", "delay")
-    for part in evaluate:
-        checks.choice("evaluate", part, ("test", "validation", "train"))
-    if "validation" in evaluate and federation.validation is None:
-        raise ValueError(
-            "evaluate: 'validation' needs a federation with validation examples, got one without"
+def shows_settings(function: Function) -> Function:
+    """A function that takes `Options`: `help` and notebooks show them one by one, with defaults."""
+    signature = inspect.signature(function)
+    own = [item for item in signature.parameters.values() if item.kind is not item.VAR_KEYWORD]
+    options = [
+        inspect.Parameter(
+            item.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=item.default if item.default_factory is MISSING else item.default_factory(),
+            annotation=item.type,
         )
-    if per_client_every and not federation.n_classes:
-        raise ValueError(
-            "per_client_every: expected 0 for a regression, since a client's own test set has the "
-            f"proportions of its labels, got {per_client_every}"
-        )
-    return Question(
-        federation=federation,
-        module=build(model, tuple(federation.x.shape[1:]), federation.n_outputs, seed),
-        availability=availability,
-        delay=delay,
-        rounds=rounds,
-        seed=seed,
-        loss=loss,
-        metrics=dict(metrics or {}),
-        evaluate=tuple(evaluate),
-        evaluate_every=evaluate_every,
-        per_client_every=per_client_every,
-        oracle=oracle,
-        device=device,
-        workers=workers,
-    )
+        for item in fields(Simulation)
+        if item.name not in signature.parameters
+    ]
+    function.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
+    return function

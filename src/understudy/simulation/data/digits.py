@@ -7,7 +7,7 @@ from importlib.resources import files
 import numpy as np
 import torch
 
-from understudy.simulation.data.dataset import Dataset, federate
+from understudy.simulation.data.dataset import Dataset, divide
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.partitions import clustered
 
@@ -59,7 +59,7 @@ def clustered_digits(
     seed : int
         Decides what is held out, and which client gets which images.
     """
-    return federate(
+    return divide(
         digits(),
         clustered,
         test=test_share,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +21,9 @@ from understudy.simulation.data.shared_memory import Shared
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+
+_one_at_a_time = threading.Lock()  # while data move to shared memory: runs may be in threads
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +146,9 @@ class Federation:
 
     def __getstate__(self) -> dict[str, Any]:
         # shared memory belongs to the process that made it
-        return {key: value for key, value in self.__dict__.items() if key != "_shared"}
+        held = dict(self.__dict__)  # at once: another thread may be adding to it
+        held.pop("_shared", None)
+        return held
 
     @classmethod
     def from_arrays(
@@ -359,11 +365,12 @@ class Federation:
 
     def shared(self) -> tuple[Shared, Shared]:
         """x and y in shared memory, copied once, for worker processes."""
-        if "_shared" not in self.__dict__:
-            x, y = self.__dict__["_shared"] = Shared.of(self.x), Shared.of(self.y)
-            # the same values: this process's own copy of the data is let go
-            self.__dict__["x"], self.__dict__["y"] = x.tensor, y.tensor
-        result: tuple[Shared, Shared] = self.__dict__["_shared"]
+        with _one_at_a_time:
+            if "_shared" not in self.__dict__:
+                x, y = self.__dict__["_shared"] = Shared.of(self.x), Shared.of(self.y)
+                # the same values: this process's own copy of the data is let go
+                self.__dict__["x"], self.__dict__["y"] = x.tensor, y.tensor
+            result: tuple[Shared, Shared] = self.__dict__["_shared"]
         return result
 
 

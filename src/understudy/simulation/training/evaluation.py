@@ -1,24 +1,146 @@
-"""How good a model is: loss, accuracy and the user's own metrics, in batches of a fixed size."""
+"""How good a model is: what is measured, when, and on which examples.
+
+Loss, accuracy and the user's own metrics. Outputs and sums are taken in batches of a fixed size,
+whoever computes them: this process, or workers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from understudy.core.flat import Layout
 from understudy.core.types import Floats, Ints
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.training.conv_kernels import kernels
-from understudy.simulation.training.local_sgd import Loss
+from understudy.simulation.training.jobs import Loss
 
-BATCH = 250  # fixed: outputs and sums are taken batch by batch, whoever computes them
+if TYPE_CHECKING:
+    from understudy.simulation.settings import Simulation
+
+BATCH = 250  # examples
+PARTS = ("test", "validation", "train")  # what a model can be evaluated on
 
 Metric = Callable[[torch.Tensor, torch.Tensor], Any]  # outputs, labels of a data set -> a number
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluator:
+    """Measures the model of a run.
+
+    Parameters
+    ----------
+    federation : Federation
+        The examples.
+    settings : Simulation
+        What is measured, and when.
+    outputs : function
+        Of parameters and indices of examples: what the model says to them.
+    """
+
+    federation: Federation
+    settings: Simulation
+    outputs: Callable[[torch.Tensor, Ints], torch.Tensor]
+
+    def after(self, t: int, params: torch.Tensor) -> tuple[dict[str, float], dict[str, Floats]]:
+        """What is to be measured after round `t`: of all, and (N,) for each client."""
+        parts = self.settings.evaluate if self._due(t, self.settings.evaluate_every) else ()
+        by_client = self._due(t, self.settings.per_client_every)
+        return self.scores(params, parts), self.per_client(params) if by_client else {}
+
+    def _due(self, t: int, every: int) -> bool:
+        """After every so many rounds, and after the last; 0: never."""
+        return every > 0 and (t + 1 == self.settings.rounds or (t + 1) % every == 0)
+
+    def scores(self, params: torch.Tensor, parts: Sequence[str]) -> dict[str, float]:
+        """``test_loss``, ``test_accuracy`` and the like, for each part asked for."""
+        scores: dict[str, float] = {}
+        for part in parts:
+            indices = self._examples[part]
+            if len(indices):
+                outputs = self.outputs(params, indices)
+                found = self._score(outputs, labels_of(self.federation.y, indices))
+                scores |= {f"{part}_{name}": value for name, value in found.items()}
+        return scores
+
+    def per_client(self, params: torch.Tensor) -> dict[str, Floats]:
+        """(N,) each, on test data in the proportions of each client's labels."""
+        test = self.federation.test
+        outputs, labels = self.outputs(params, test), labels_of(self.federation.y, test)
+        rows = [
+            self._score(outputs.index_select(0, torch.from_numpy(own)), labels_of(labels, own))
+            if len(own)
+            else {}
+            for own in self._client_tests
+        ]
+        names = dict.fromkeys(name for row in rows for name in row)
+        return {name: np.array([row.get(name, np.nan) for row in rows]) for name in names}
+
+    def _score(self, outputs: torch.Tensor, labels: torch.Tensor) -> dict[str, float]:
+        return score(outputs, labels, self.settings.loss, self.settings.metrics)
+
+    @cached_property
+    def _examples(self) -> dict[str, Ints]:
+        """The examples of each part, each once."""
+        held = {"train": self.federation.clients, "validation": self.federation.validation or ()}
+        none = np.zeros(0, dtype=np.int64)
+        each = {part: np.unique(np.concatenate([none, *own])) for part, own in held.items()}
+        return {"test": self.federation.test, **each}
+
+    @cached_property
+    def _client_tests(self) -> list[Ints]:
+        """Where in the test set each client's own is."""
+        test = self.federation.test
+        order = np.argsort(test)
+        own = self.federation.client_tests()
+        return [order[np.searchsorted(test, mine, sorter=order)] for mine in own]
+
+
+def evaluate(
+    module: nn.Module, federation: Federation, indices: Ints, loss: Loss = cross_entropy
+) -> tuple[float, float]:
+    """Mean loss and accuracy of a module on some of the examples."""
+    with kernels(onednn=True):
+        outputs = outputs_of(module, federation.x, np.asarray(indices))
+        scores = score(outputs, labels_of(federation.y, np.asarray(indices)), loss)
+    return scores["loss"], scores.get("accuracy", float("nan"))
+
+
+def client_losses(
+    module: nn.Module, federation: Federation, ids: Ints, loss: Loss, device: str = "cpu"
+) -> Floats:
+    """(len(ids),) mean loss on each client's validation (else training) examples."""
+
+    def own(client: int) -> Ints:
+        validation = federation.validation
+        if validation is None or not len(validation[client]):
+            return federation.clients[client]
+        return validation[client]
+
+    losses = []
+    for examples in (own(int(client)) for client in ids):
+        outputs = outputs_of(module, federation.x, examples, device).cpu()
+        losses.append(mean_loss(outputs, labels_of(federation.y, examples), loss))
+    return np.array(losses)
+
+
+# -- outputs ---------------------------------------------------------------------------------------
+
+
+def model_outputs(
+    module: nn.Module, params: torch.Tensor, x: torch.Tensor, indices: Ints, device: str = "cpu"
+) -> torch.Tensor:
+    """What the model with these parameters says to some of the examples; `module` takes them."""
+    Layout.of(module).load(module, params)
+    with kernels(onednn=True):
+        return outputs_of(module, x, indices, device).cpu()
 
 
 @torch.no_grad()
@@ -33,16 +155,29 @@ def outputs_of(
     )
 
 
-@torch.no_grad()
-def mean_loss(
-    module: nn.Module, x: torch.Tensor, y: torch.Tensor, indices: Ints, loss: Loss
-) -> float:
-    """Mean loss on some of the examples."""
-    return score(outputs_of(module, x, indices), labels_of(y, indices), loss)["loss"]
+def pieces(indices: Ints, n_pieces: int) -> list[Ints]:
+    """Indices in pieces of whole batches: the same batches as in one piece."""
+    n_batches = -(-len(indices) // BATCH)
+    cuts = [BATCH * (n_batches * piece // n_pieces) for piece in range(1, n_pieces)]
+    return [piece for piece in np.split(indices, cuts) if len(piece)]
+
+
+# -- scores ----------------------------------------------------------------------------------------
 
 
 def labels_of(y: torch.Tensor, indices: Ints) -> torch.Tensor:
+    """The labels of some of the examples."""
     return y.index_select(0, torch.from_numpy(indices).to(y.device))
+
+
+@torch.no_grad()
+def mean_loss(outputs: torch.Tensor, labels: torch.Tensor, loss: Loss) -> float:
+    """The mean loss of one set of outputs."""
+    total = 0.0
+    for first in range(0, len(labels), BATCH):
+        part = slice(first, first + BATCH)
+        total += float(loss(outputs[part], labels[part])) * len(labels[part])
+    return total / len(labels)
 
 
 @torch.no_grad()
@@ -53,11 +188,7 @@ def score(
     metrics: Mapping[str, Metric] | None = None,
 ) -> dict[str, float]:
     """Loss, accuracy where labels are classes, and the user's metrics, of one set of outputs."""
-    total = 0.0
-    for first in range(0, len(labels), BATCH):
-        part = slice(first, first + BATCH)
-        total += float(loss(outputs[part], labels[part])) * len(labels[part])
-    scores = {"loss": total / len(labels)}
+    scores = {"loss": mean_loss(outputs, labels, loss)}
     if classifies(outputs, labels):
         scores["accuracy"] = float((outputs.argmax(dim=1) == labels).double().mean())
     for name, metric in (metrics or {}).items():
@@ -68,72 +199,3 @@ def score(
 def classifies(outputs: torch.Tensor, labels: torch.Tensor) -> bool:
     """Whether outputs are scores of classes and labels are classes."""
     return outputs.ndim == 2 and labels.ndim == 1 and labels.dtype == torch.int64
-
-
-def evaluate(
-    module: nn.Module, federation: Federation, indices: Ints, loss: Loss = cross_entropy
-) -> tuple[float, float]:
-    """Mean loss and accuracy of a module on some of the examples."""
-    with kernels(onednn=True):
-        outputs = outputs_of(module, federation.x, np.asarray(indices))
-        scores = score(outputs, labels_of(federation.y, np.asarray(indices)), loss)
-    return scores["loss"], scores.get("accuracy", float("nan"))
-
-
-def per_client(
-    outputs: torch.Tensor,
-    labels: torch.Tensor,
-    clients: tuple[Ints, ...],
-    loss: Loss,
-    metrics: Mapping[str, Metric] | None = None,
-) -> dict[str, Floats]:
-    """Scores of each client on its own part of a data set; `clients` are positions in it."""
-    rows = [
-        score(outputs.index_select(0, torch.from_numpy(own)), labels_of(labels, own), loss, metrics)
-        if len(own)
-        else {}
-        for own in clients
-    ]
-    names = dict.fromkeys(name for row in rows for name in row)
-    return {name: np.array([row.get(name, np.nan) for row in rows]) for name in names}
-
-
-@dataclass(frozen=True, eq=False)
-class Evaluator:
-    """What the model is judged on, and by which measures."""
-
-    federation: Federation
-    loss: Loss
-    metrics: Mapping[str, Metric]
-    outputs: Callable[[torch.Tensor, Ints], torch.Tensor]  # parameters, examples -> outputs
-
-    def scores(self, params: torch.Tensor, parts: Sequence[str]) -> dict[str, float]:
-        """``test_loss``, ``test_accuracy`` and the like, for each part asked for."""
-        scores: dict[str, float] = {}
-        for part in parts:
-            indices = self._indices(part)
-            if len(indices):
-                outputs, labels = (
-                    self.outputs(params, indices),
-                    labels_of(self.federation.y, indices),
-                )
-                found = score(outputs, labels, self.loss, self.metrics)
-                scores |= {f"{part}_{name}": value for name, value in found.items()}
-        return scores
-
-    def per_client(self, params: torch.Tensor) -> dict[str, Floats]:
-        """(N,) each, on test data in the proportions of each client's labels."""
-        test = self.federation.test
-        outputs, labels = self.outputs(params, test), labels_of(self.federation.y, test)
-        order = np.argsort(test)
-        own = [
-            order[np.searchsorted(test, mine, sorter=order)]
-            for mine in self.federation.client_tests()
-        ]
-        return per_client(outputs, labels, tuple(own), self.loss, self.metrics)
-
-    def _indices(self, part: str) -> Ints:
-        if part == "test":
-            return self.federation.test
-        held = self.federation.clients if part == "train" else self.federation.validation
-        return np.unique(np.concatenate(held)) if held is not None else np.zeros(0, dtype=np.int64)

@@ -1,79 +1,21 @@
-"""How one process trains clients: each into its own row, from data that all processes share.
-
-A row holds a client's flat model, and is trained in place: no copy is made at the end. What a
-client's row becomes depends on the seed, the round and the client alone, never on who else is
-trained, in which order, or in which process.
-"""
+"""Local stochastic gradient descent for any module and loss."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import compress
-from typing import Protocol
 
 import numpy as np
 import torch
-from torch import nn
 
 from understudy.core.flat import Layout, other_buffers
 from understudy.core.rng import generator, torch_seed
 from understudy.core.types import Ints
-from understudy.parts.local import Local
 from understudy.simulation.training.batches import batch_plan
+from understudy.simulation.training.jobs import Job, Recipe, Trained
 
-GATHERED = (
-    2**17
-)  # numbers fetched at once for several steps: half a megabyte, which stays in a cache
-
-Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # outputs, labels -> mean loss
-
-
-@dataclass(frozen=True, eq=False)
-class Recipe:
-    """What training needs besides data: sent to each worker once."""
-
-    module: nn.Module
-    loss: Loss
-    local: Local
-    seed: int
-    clients: tuple[Ints, ...]  # examples of each client
-    onednn: bool
-    device: str = "cpu"
-
-
-@dataclass(frozen=True, eq=False)
-class Job:
-    """Clients to be trained in one round, and the rows they are trained in."""
-
-    t: int
-    clients: list[int]
-    rows: list[int]  # aligned with clients
-    params: torch.Tensor  # (d,) the model to start from
-    matrix: torch.Tensor  # (k, d) rows: trained here, then local − start
-    starts: torch.Tensor | None = None  # (k, d) a start per row, in place of params
-    corrections: torch.Tensor | None = None  # (k, d) added to each gradient
-
-
-Trained = list[tuple[int, float]]  # per client: local steps, mean loss over the examples seen
-
-
-class Engine(Protocol):
-    """Trains the clients of a job in their rows."""
-
-    def train(self, job: Job) -> Trained: ...
-
-    def together(self, t: int) -> int:
-        """How many clients it steps side by side: a job had better have a multiple of it."""
-
-
-def engine_for(recipe: Recipe, x: torch.Tensor, y: torch.Tensor) -> Engine:
-    """The closed form for softmax regression, the general loop for everything else."""
-    from understudy.simulation.training.softmax import SoftmaxEngine, has_closed_form
-
-    return (
-        SoftmaxEngine(recipe, x, y) if has_closed_form(recipe, x, y) else LoopEngine(recipe, x, y)
-    )
+# numbers fetched at once for several steps: half a megabyte, which stays in a cache
+GATHERED = 2**17
 
 
 class LoopEngine:

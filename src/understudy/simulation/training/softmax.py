@@ -17,7 +17,7 @@ from understudy.core.flat import Layout
 from understudy.core.rng import generator
 from understudy.core.types import Ints
 from understudy.simulation.training.batches import Drawn, drawn
-from understudy.simulation.training.local_sgd import Job, Recipe, Trained
+from understudy.simulation.training.jobs import Job, Recipe, Trained
 
 TOGETHER = 2**18  # numbers gathered per step: small enough for a core's cache
 

@@ -21,8 +21,9 @@ from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.shared_memory import Handle, Shared, aligned_matrix, row_stride
 from understudy.simulation.training.batches import n_steps_of
 from understudy.simulation.training.conv_kernels import Cost, kernels, measure
-from understudy.simulation.training.evaluation import BATCH, mean_loss, outputs_of
-from understudy.simulation.training.local_sgd import Job, Loss, Recipe, Trained, engine_for
+from understudy.simulation.training.engines import engine_for
+from understudy.simulation.training.evaluation import client_losses, model_outputs, pieces
+from understudy.simulation.training.jobs import Job, Loss, Recipe, Trained
 from understudy.simulation.training.softmax import has_closed_form
 from understudy.simulation.training.workers import TrainRequest, Workers, start_workers
 
@@ -70,25 +71,20 @@ class LocalTrainer:
         self.n_workers = (workers or usable_cores()) if device == "cpu" else 1
         self.layout = Layout.of(module)
         self.cost = measure(module, federation.x[:1], local.batch_size)
-        self.onednn = self.cost.onednn
+        self.onednn = self.cost.onednn  # part of a run: it decides last bits
         clean = copy.deepcopy(module).to(device)  # sent to workers; never trained here
         self.recipe = Recipe(clean, loss, local, seed, federation.clients, self.onednn, device)
         self._closed_form = has_closed_form(self.recipe, federation.x, federation.y)
         if self.n_workers > 1 and self._work(range(federation.n_clients), 0) >= WORTH_STARTING:
             start_workers(self.n_workers)
         self._module = copy.deepcopy(clean)
-        self._judged_module = copy.deepcopy(clean)  # the other is pointed at rows while it trains
+        self._evaluated = copy.deepcopy(clean)  # the other is pointed at rows while it trains
         own = replace(self.recipe, module=self._module)
         self._here = engine_for(own, federation.x.to(device), federation.y.to(device))
         self._workers: Workers | None = None
         self._deaths = 0  # of workers that were let go
         self._params: Shared | None = None
         self._matrix: dict[str, Shared] = {}
-
-    @staticmethod
-    def rule(module: nn.Module, federation: Federation, local: Local) -> bool:
-        """Whether convolutions are left to oneDNN: part of a run, since it decides last bits."""
-        return measure(module, federation.x[:1], local.batch_size).onednn
 
     @property
     def deaths(self) -> int:
@@ -117,13 +113,10 @@ class LocalTrainer:
 
     def losses(self, params: torch.Tensor, ids: Ints) -> Floats:
         """(len(ids),) mean loss of a model on each client's validation (else training) examples."""
-        module, layout = self._module, self.layout
-        data = self.federation
+        loss, device = self.recipe.loss, self.recipe.device
         with kernels(self.onednn):
-            point_to(module, layout, params)
-            return np.array(
-                [mean_loss(module, data.x, data.y, self._judged(i), self.recipe.loss) for i in ids]
-            )
+            point_to(self._module, self.layout, params)
+            return client_losses(self._module, self.federation, ids, loss, device)
 
     def outputs(self, params: torch.Tensor, indices: Ints) -> torch.Tensor:
         """What the model with these parameters says to some of the examples."""
@@ -131,20 +124,9 @@ class LocalTrainer:
         # processes are not started for this alone
         if self._workers is not None and self._params is not None and work >= WORTH_WORKERS:
             self._params.tensor.copy_(params)
-            return self._workers.outputs(self._params.handle, _pieces(indices, self.n_workers))
-        self.layout.load(self._judged_module, params)
-        with kernels(onednn=True):
-            outputs = outputs_of(
-                self._judged_module, self.federation.x, indices, self.recipe.device
-            )
-        return outputs.cpu()
-
-    def _judged(self, client: int) -> Ints:
-        """The examples a client's loss is asked on."""
-        validation = self.federation.validation
-        if validation is None or not len(validation[client]):
-            return self.federation.clients[client]
-        return validation[client]
+            return self._workers.outputs(self._params.handle, pieces(indices, self.n_workers))
+        x, device = self.federation.x, self.recipe.device
+        return model_outputs(self._evaluated, params, x, indices, device)
 
     def close(self) -> None:
         """Let go of shared memory. Worker processes stay for the next run, and end when idle."""
@@ -233,13 +215,6 @@ class LocalTrainer:
             parts.append(order[first : first + n_clients].tolist())
             first += n_clients
         return parts
-
-
-def _pieces(indices: Ints, n_pieces: int) -> list[Ints]:
-    """Indices in pieces of whole batches: the same batches as in one piece."""
-    n_batches = -(-len(indices) // BATCH)
-    cuts = [BATCH * (n_batches * piece // n_pieces) for piece in range(1, n_pieces)]
-    return [piece for piece in np.split(indices, cuts) if len(piece)]
 
 
 def usable_cores() -> int:

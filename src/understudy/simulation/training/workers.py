@@ -20,12 +20,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from understudy.core.flat import Layout
 from understudy.core.types import Ints
 from understudy.simulation.data.shared_memory import Handle, Shared, attach
 from understudy.simulation.training.conv_kernels import kernels
-from understudy.simulation.training.evaluation import outputs_of
-from understudy.simulation.training.local_sgd import Engine, Job, Recipe, Trained, engine_for
+from understudy.simulation.training.engines import engine_for
+from understudy.simulation.training.evaluation import model_outputs
+from understudy.simulation.training.jobs import Engine, Job, Recipe, Trained
 from understudy.simulation.training.pool import ChildDied, end_workers, pool_of
 
 TRIES = 2  # of a round in which a worker died
@@ -160,6 +160,4 @@ def _train(kit: RunKit, order: TrainRequest) -> Trained:
 
 def _outputs(kit: RunKit, order: tuple[Handle, Ints]) -> torch.Tensor:
     (params, indices), bench = order, _unpacked(kit)
-    Layout.of(bench.module).load(bench.module, attach(params))
-    with kernels(onednn=True):
-        return outputs_of(bench.module, bench.x, indices)
+    return model_outputs(bench.module, attach(params), bench.x, indices)

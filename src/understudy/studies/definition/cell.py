@@ -6,18 +6,14 @@ import hashlib
 import inspect
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
-from torch.nn.functional import cross_entropy
-
-from understudy.core.describe import describe
-from understudy.core.roles import Availability
-from understudy.parts.availability.always import Always
-from understudy.parts.delay import Delay
+from understudy.core.describe import describe, told_fields
 from understudy.registry import imported
 from understudy.server.strategy import Strategy
+from understudy.simulation.settings import Options, Simulation
 from understudy.studies.definition import plugins
 from understudy.studies.definition.identity import (
     canonical_data,
@@ -32,9 +28,8 @@ from understudy.studies.definition.identity import (
 if TYPE_CHECKING:
     from understudy.simulation.data.federation import Federation
     from understudy.simulation.data.models import Model
-    from understudy.simulation.run import Ledger, Run
-    from understudy.simulation.training.evaluation import Metric
-    from understudy.simulation.training.local_sgd import Loss
+    from understudy.simulation.logs import Ledger
+    from understudy.simulation.run import Run
 
 KEY_DIGITS = 16
 Label = str | float | int | bool | None
@@ -63,35 +58,60 @@ class DataRecipe:
 
     def federation(self) -> Federation:
         """The data, divided."""
-        from understudy.simulation.data.dataset import federate
+        from understudy.simulation.data.federate import federate
 
         if self.partition is None and ":" in self.name:
             return _other_federation(self)
         return federate(self.name, self.partition, seed=self.seed, **self.settings)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Task:
-    """Everything that one simulation needs."""
+    """Everything that one simulation needs.
+
+    Settings of the run are given one by one, as to `simulate`, and read likewise: ``task.rounds``
+    is ``task.settings.rounds``.
+    """
 
     data: DataRecipe | Federation
-    model: Model
     strategy: Strategy
-    rounds: int
-    availability: Availability = field(default_factory=Always)
-    delay: Delay | None = None
-    seed: int = 0
-    loss: Loss = cross_entropy
-    metrics: Mapping[str, Metric] = field(default_factory=dict)
-    evaluate: tuple[str, ...] = ("test",)
-    evaluate_every: int = 1
-    per_client_every: int = 0
-    oracle: bool = False
-    device: str = "cpu"
-    analysis: tuple[str, ...] = ()
-    path: tuple[str, ...] = ()  # folders that come first on sys.path: where plug-ins are found
+    settings: Simulation
+    analysis: tuple[str, ...]
+    path: tuple[str, ...]  # folders that come first on sys.path: where plug-ins are found
     # module → sha256 of its file when its things were made for this task
-    sources: Mapping[str, str] = field(default_factory=plugins.digests, repr=False)
+    sources: Mapping[str, str] = field(repr=False)
+
+    def __init__(
+        self,
+        data: DataRecipe | Federation,
+        model: Model,
+        strategy: Strategy,
+        rounds: int,
+        *,
+        analysis: tuple[str, ...] = (),
+        path: tuple[str, ...] = (),
+        sources: Mapping[str, str] | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        settings = Simulation(model=model, rounds=rounds, **cast(Any, options))
+        vars(self).update(
+            data=data,
+            strategy=strategy,
+            settings=settings,
+            analysis=analysis,
+            path=path,
+            sources=plugins.digests() if sources is None else sources,
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if "settings" not in vars(self):  # it is being unpickled
+            raise AttributeError(name)
+        return getattr(self.settings, name)
+
+    def changed(self, **changes: Any) -> Task:
+        """The same task with other values, of its own or of its settings."""
+        own = {name: value for name, value in vars(self).items() if name != "settings"}
+        return Task(**{**own, **vars(self.settings), **changes})
 
     def federation(self) -> Federation:
         """The data."""
@@ -106,51 +126,37 @@ class Task:
         workers: int | None = None,
     ) -> Run:
         """The simulation, ready to be iterated; with a folder it goes on where it stopped."""
-        from understudy.simulation.run import Run, prepare
+        from understudy.simulation.run import Run
 
-        question = prepare(
-            self.federation() if federation is None else federation,
-            model=self.model,
-            availability=self.availability,
-            delay=self.delay,
-            rounds=self.rounds,
-            seed=self.seed,
-            loss=self.loss,
-            metrics=self.metrics,
-            evaluate=self.evaluate,
-            evaluate_every=self.evaluate_every,
-            per_client_every=self.per_client_every,
-            oracle=self.oracle,
-            device=self.device,
-            workers=workers,
-        )
-        return Run(self.strategy, question, folder, ledger)
+        data = self.federation() if federation is None else federation
+        return Run(data, self.strategy, replace(self.settings, workers=workers), folder, ledger)
 
-    def settled(self) -> Self:
+    def settled(self) -> Task:
         """The same task, its numbers as its parts declare them: 1 where 1.0 is meant is 1.0."""
-        changes = {
-            name: settled(getattr(self, name)) for name in ("strategy", "availability", "delay")
-        }
-        return replace(self, **changes)
+        names = ("strategy", "availability", "delay")
+        return self.changed(**{name: settled(getattr(self, name)) for name in names})
 
     def resolved(self) -> dict[str, Any]:
         """The task as plain data, all defaults filled in: what is hashed."""
         plugins.first_on_path(self.path)  # another study may have come since
-        described = {
-            item.name: describe(settled(getattr(self, item.name)))
-            for item in fields(self)
-            if item.name not in ("data", "path", "sources", "loss", "model", "metrics")
+        settings = self.settings
+        plain = {
+            item.name: getattr(settings, item.name)
+            for item in told_fields(settings)
+            if item.name not in ("model", "loss", "metrics", "workers")
         }
-        described["loss"] = described_function(self.loss)
+        told = {"strategy": self.strategy, **plain, "analysis": self.analysis}
+        described = {name: describe(settled(value)) for name, value in told.items()}
+        described["loss"] = described_function(settings.loss)
         described["metrics"] = {
-            name: described_function(metric) for name, metric in self.metrics.items()
+            name: described_function(metric) for name, metric in settings.metrics.items()
         }
-        described["model"] = canonical_model(self.model)
+        described["model"] = canonical_model(settings.model)
         described["data"] = self._described_data()
         names = sorted(foreign_sources(described))
         sources = {name: source_digest(name, self.sources) for name in names}
-        plain: dict[str, Any] = json.loads(json.dumps({**described, "sources": sources}))
-        return plain
+        resolved: dict[str, Any] = json.loads(json.dumps({**described, "sources": sources}))
+        return resolved
 
     def _described_data(self) -> Any:
         if isinstance(self.data, DataRecipe):
@@ -176,7 +182,7 @@ class Cell:
 
     @property
     def seed(self) -> int:
-        return self.task.seed
+        return self.task.settings.seed
 
 
 def key_of(resolved: Mapping[str, Any]) -> str:

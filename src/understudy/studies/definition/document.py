@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,19 @@ import numpy as np
 
 from understudy.core import checks
 from understudy.measures import MEASURES
+from understudy.simulation.settings import Simulation
+from understudy.simulation.training.evaluation import PARTS
 from understudy.studies.definition.build import data as materials
 from understudy.studies.definition.build import methods
 from understudy.studies.definition.build import parts as structure
-from understudy.studies.definition.errors import StudyError, shown, suggestion, unknown_key, within
+from understudy.studies.definition.errors import (
+    StudyError,
+    shown,
+    suggestion,
+    told_of,
+    unknown_key,
+    within,
+)
 from understudy.studies.definition.overrides import (
     LISTED,
     TRAINING,
@@ -26,58 +35,25 @@ from understudy.studies.definition.overrides import (
     refuse_both,
 )
 
-__all__ = ["Settings", "StudyError", "Tune", "blocks", "normal", "read", "scaled", "seeds_of"]
+__all__ = ["StudyError", "Tune", "blocks", "normal", "read", "scaled", "seeds_of"]
 
 TOLD = ("name", "title", "shows", "baseline", "target", "metric")  # of the study as a whole
+SETTINGS = tuple(item.name for item in fields(Simulation))
+# those that a cell does not get from a key of their own, as it is written: `seeds` are the seeds
+MADE = ("model", "availability", "delay", "seed", "loss", "metrics", "workers")
+GRID = ("rounds", "seeds", "data", "model", "local", "strategies", "availability", "axes")
 ASKED = (
-    "rounds",
-    "seeds",
-    "data",
-    "model",
-    "local",
-    "strategies",
-    "availability",
-    "axes",
-    "delay",
-    "loss",
-    "metrics",
-    "evaluate",
-    "evaluate_every",
-    "per_client_every",
-    "oracle",
-    "device",
+    *GRID,
+    *(name for name in SETTINGS if name not in (*GRID, "seed", "workers")),
     "analysis",
 )
 KEYS = (*TOLD, *ASKED, "tune", "block", "blocks", "scale")
 TINY = "tiny"
 QUICK = "quick"
-METRIC_PARTS = ("test", "validation", "train")
-PART_PREFIXES = tuple(f"{part}_" for part in METRIC_PARTS)
+PART_PREFIXES = tuple(f"{part}_" for part in PARTS)
 TUNED = ("tune", "metric")
 MEASURED = ("loss", "accuracy")  # by the evaluation itself
 GOALS = {"min": ("loss", "error"), "max": ("accuracy", "f1")}  # by words of a metric's name
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What is a number, a word or a list."""
-
-    rounds: int
-    evaluate: tuple[str, ...] = ("test",)
-    evaluate_every: int = 1
-    per_client_every: int = 0
-    oracle: bool = False
-    device: str = "cpu"
-    analysis: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        checks.integer("rounds", self.rounds, low=1)
-        checks.integer("evaluate_every", self.evaluate_every, low=1)
-        checks.integer("per_client_every", self.per_client_every, low=0)
-        for item in self.evaluate:
-            checks.choice("evaluate", item, METRIC_PARTS)
-        for item in self.analysis:
-            _check_analysis(item)
 
 
 @dataclass(frozen=True)
@@ -136,7 +112,7 @@ class Tune:
     @property
     def evaluate(self) -> tuple[str, ...]:
         """What a trial is evaluated on."""
-        return tuple(part for part in METRIC_PARTS if self.metric.startswith(f"{part}_"))
+        return tuple(part for part in PARTS if self.metric.startswith(f"{part}_"))
 
     @property
     def measured(self) -> str:
@@ -372,15 +348,26 @@ def _overridden_blocks(
     return changed
 
 
-def settings(document: Document) -> Settings:
-    """What is a number, a word or a list, checked."""
-    known = structure.field_names(Settings)
-    given = {key: document[key] for key in known if key in document}
-    for key in ("evaluate", "analysis"):
-        if isinstance(given.get(key), str):
-            given[key] = (given[key],)
-    made: Settings = structure.dataclass_of(Settings, given)
-    return made
+def settings(document: Document) -> dict[str, Any]:
+    """The settings of a run that are numbers, words or lists, as `Simulation` wants them."""
+    names = [name for name in SETTINGS if name not in MADE]
+    given = {name: document[name] for name in names if name in document}
+    if "rounds" not in given:
+        raise StudyError("expected a value, got none", "rounds")
+    if isinstance(given.get("evaluate"), str):
+        given["evaluate"] = (given["evaluate"],)
+    return structure.given_fields(Simulation, given)
+
+
+def analysis(document: Document) -> tuple[str, ...]:
+    """The names of what is analysed after the last round, checked."""
+    given = document.get("analysis", ())
+    given = (given,) if isinstance(given, str) else given
+    names: tuple[str, ...] = structure.valued("analysis", given, tuple[str, ...])
+    with told_of(known=("analysis",)):
+        for name in names:
+            _check_analysis(name)
+    return names
 
 
 def tune(document: Document) -> Tune | None:
@@ -396,7 +383,7 @@ def tune(document: Document) -> Tune | None:
             given["seeds"] = seeds_of(given["seeds"])
         made: Tune = structure.dataclass_of(Tune, given)
         if not made.evaluate:
-            words = " or ".join(f"{part}_…" for part in METRIC_PARTS)
+            words = " or ".join(f"{part}_…" for part in PARTS)
             raise StudyError(f"expected {words}, got {made.metric!r}", "metric")
         return made
 
@@ -414,7 +401,7 @@ def check_metric(metric: str | None, documents: Sequence[Document]) -> None:
         return
     known = dict.fromkeys(name for name in MEASURES if not name.startswith(PART_PREFIXES))
     for document in documents:
-        parts = document.get("evaluate", Settings.evaluate)
+        parts = document.get("evaluate", Simulation.evaluate)
         for part in (parts,) if isinstance(parts, str) else parts:
             # loss and accuracy on test data have measures of their own
             told = MEASURED if part == "test" else ()

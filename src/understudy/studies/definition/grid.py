@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from torch.nn.functional import cross_entropy
-
 from understudy.server.strategy import Strategy
+from understudy.simulation.settings import Simulation
 from understudy.studies.definition import document as config
 from understudy.studies.definition import tiny
 from understudy.studies.definition.axes import (
@@ -213,13 +212,12 @@ class Grid:
         self, document: Document, labels: Mapping[str, Label], seed: int, tune: Tune
     ) -> Task:
         task = self._task(document, labels, seed)
-        rounds = task.rounds if tune.rounds is None else tune.rounds
+        rounds = task.settings.rounds if tune.rounds is None else tune.rounds
         _refuse_without_validation(task.data, tune.evaluate, tune.metric, ("tune", "metric"))
-        return replace(
-            task,
+        return task.changed(
             rounds=rounds,
             evaluate=tune.evaluate,
-            evaluate_every=min(task.evaluate_every, rounds),
+            evaluate_every=min(task.settings.evaluate_every, rounds),
             per_client_every=0,
             oracle=False,
             analysis=(),
@@ -242,27 +240,23 @@ class Grid:
                 availability = self._once("availability", value, _availability)
         given = config.settings(document)
         data = self._data(document, seed)
-        _refuse_without_validation(data, given.evaluate, "validation", ("evaluate",))
+        evaluate = given.get("evaluate", Simulation.evaluate)
+        _refuse_without_validation(data, evaluate, "validation", ("evaluate",))
         if self.small is not None and self.small.local:
             strategy = tiny.short_training(strategy)
-        task = Task(
-            data=data,
-            model=self._model(document),
-            strategy=strategy,
-            rounds=given.rounds,
-            availability=availability,
-            delay=self._delay(document),
-            seed=seed,
-            loss=self._loss(document),
-            metrics=self._metrics(document),
-            evaluate=given.evaluate,
-            evaluate_every=given.evaluate_every,
-            per_client_every=given.per_client_every,
-            oracle=given.oracle,
-            device=given.device,
-            analysis=given.analysis,
-            path=self.path,
-        )
+        made = {
+            "model": self._model(document),
+            "availability": availability,
+            "delay": self._delay(document),
+            "seed": seed,
+            "loss": self._loss(document),
+            "metrics": self._metrics(document),
+        }
+        analysis = config.analysis(document)
+        with told_of(known=config.SETTINGS):
+            task = Task(
+                data=data, strategy=strategy, analysis=analysis, path=self.path, **made, **given
+            )
         if task.analysis:
             from understudy.analysis import check
 
@@ -294,7 +288,7 @@ class Grid:
 
     def _loss(self, document: Document) -> Any:
         with within("loss"):
-            return materials.function(document.get("loss", cross_entropy), materials.LOSSES)
+            return materials.function(document.get("loss", Simulation.loss), materials.LOSSES)
 
     def _metrics(self, document: Document) -> dict[str, Any]:
         metrics = document.get("metrics", {})

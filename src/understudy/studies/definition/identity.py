@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def canonical_data(recipe: DataRecipe) -> dict[str, Any]:
     """A data recipe with the defaults of its functions filled in; `root` is where, not what."""
-    from understudy.simulation.data.dataset import federate
+    from understudy.simulation.data.federate import federate
     from understudy.simulation.data.partitions import PARTITIONS
     from understudy.simulation.data.sources import DATASETS
 

@@ -317,7 +317,7 @@ class Study:
     @property
     def rounds(self) -> int:
         """T: of the longest cell."""
-        return max(draft.task.rounds for draft in self._drafts)
+        return max(draft.task.settings.rounds for draft in self._drafts)
 
     @property
     def references(self) -> tuple[str, ...]:

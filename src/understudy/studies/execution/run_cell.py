@@ -9,14 +9,13 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import cloudpickle
 
 from understudy.memory.run_folder import FolderInUse
-from understudy.simulation.run import COMMIT_EVERY
 from understudy.studies.definition import plugins
 from understudy.studies.definition.cell import DataRecipe
 from understudy.studies.definition.identity import source_digest
@@ -67,7 +66,7 @@ class CellRequest:
         return cls(
             key=cell.key,
             labels=dict(cell.labels),
-            task=cloudpickle.dumps(replace(task, data=None)),
+            task=cloudpickle.dumps(task.changed(data=None)),
             data=cloudpickle.dumps(task.data) if with_data else None,
             data_key=data_key(cell),
             path=task.path,
@@ -156,13 +155,12 @@ def play(order: CellRequest, reporter: Reporter, data_cache: DataCache) -> Finis
         task: Task = cloudpickle.loads(order.task)
         _refuse_edited(order.sources)
         federation = data_cache.federation(order)
-        task = replace(task, data=federation)
-        ledger = SentLogs(reporter, order.stored)
-        run = _opened(task, federation, order, ledger)
+        task = task.changed(data=federation)
+        run = _opened(task, federation, order, SentLogs(reporter, order.stored))
         try:
             reporter.begun(facts_of(federation, run))
-            findings = _played(run, task, reporter, ledger, has_folder=order.folder is not None)
-            run.close()
+            findings = _played(run, task, reporter)
+            run.close()  # the last logs, and the state that follows them
             if run.state.t < task.rounds:
                 return Stopped(run.state.t)
             files = model_files(run.module(), federation, task, order.key, order.labels)
@@ -219,22 +217,16 @@ def _opened(task: Task, federation: Federation, order: CellRequest, ledger: Sent
             time.sleep(0.1)
 
 
-def _played(
-    run: Run, task: Task, reporter: Reporter, ledger: SentLogs, has_folder: bool
-) -> Findings | None:
+def _played(run: Run, task: Task, reporter: Reporter) -> Findings | None:
     from understudy.analysis import analyse
 
-    findings, flushed = None, time.monotonic()
+    findings = None
     for log in run:
         reporter.progress(log.t + 1, _accuracy(log))
-        if not has_folder and time.monotonic() - flushed > COMMIT_EVERY:
-            ledger.flush()
-            flushed = time.monotonic()
         if log.t + 1 == task.rounds and task.analysis:
             findings = analyse(run, task)  # now: memories and trainer are still there
         elif reporter.stopping and run.state.t < task.rounds:
             break  # not while all that is left is to analyse: that takes every log
-    ledger.flush()
     if findings is None and task.analysis and run.state.t >= task.rounds:
         findings = analyse(run, task)  # taken up after the last round, whose log is not at hand
     return findings

@@ -19,7 +19,7 @@ LOSSES = {"cross_entropy": cross_entropy, "mse_loss": mse_loss}
 
 def data(value: Any, seed: int) -> Any:
     """A `DataRecipe` of a table, or data that are there already; `seed` is the run's."""
-    from understudy.simulation.data.dataset import federate
+    from understudy.simulation.data.federate import federate
     from understudy.simulation.data.federation import Federation
 
     if isinstance(value, Federation):

@@ -1,0 +1,73 @@
+"""A federation from the name of a data set, or from a data set, and a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from understudy.registry import UnknownName, imported
+from understudy.simulation.data.dataset import Dataset, divide
+from understudy.simulation.data.federation import Federation
+from understudy.simulation.data.partitions import Partition
+from understudy.simulation.data.sources import DATASETS
+
+
+def federate(
+    data: str | Dataset,
+    partition: str | Callable[..., Partition] | None = "iid",
+    *,
+    test: float = 0.2,
+    validation: float = 0.0,
+    seed: int = 0,
+    root: str | Path | None = None,
+    **settings: Any,
+) -> Federation:
+    """Divide a data set among clients.
+
+    Parameters
+    ----------
+    data : str or Dataset
+        A name in `DATASETS`, ``"module:name"`` of such a function, or what a function of
+        `understudy.simulation.data.sources` returned.
+    partition : str or function
+        A name in `PARTITIONS`, ``"module:name"``, or a function of labels and ``rng`` that returns
+        a `Partition`; it sees the labels of what is left for training. None for data that come
+        divided, such as ``"synthetic"``.
+    test : float
+        Share of all examples that is held out for testing, where no test set was published.
+    validation : float
+        Share of each client's examples, as in `Federation.from_arrays`.
+    seed : int
+        Decides what is held out, and who gets what.
+    root : path, optional
+        Where the files of a named data set are, if not where they are looked for.
+    **settings
+        Passed on to the partition (or, without one, to the data).
+
+    Returns
+    -------
+    Federation
+        With those examples only that a client or the test set holds.
+
+    Examples
+    --------
+    >>> from understudy.simulation import federate
+    >>> federation = federate("digits", "classes_per_client", n_clients=10, k=2, seed=1)
+    >>> federation.n_clients, int(federation.sizes[0]), len(federation.test)
+    (10, 130, 359)
+    """
+    if isinstance(data, str):
+        if data not in DATASETS and ":" not in data:
+            raise UnknownName("data set", data, list(DATASETS))
+        source = imported(data) if ":" in data else DATASETS[data]
+        if partition is None:
+            divided = source(seed=seed, **settings)
+            if not isinstance(divided, Federation):
+                raise ValueError(f"partition: {data!r} does not come divided; name a partition")
+            return divided
+        loaded = source() if root is None else source(root)
+        if isinstance(loaded, Federation):
+            raise ValueError(f"partition: {data!r} comes divided; expected None, got {partition!r}")
+        data = loaded
+    return divide(data, partition, test=test, validation=validation, seed=seed, **settings)
