@@ -18,6 +18,7 @@ import numpy.typing as npt
 import torch
 
 from understudy.core import checks
+from understudy.core.brief import brief_lines
 from understudy.core.describe import describe, differences
 from understudy.core.rng import generator
 from understudy.core.roles import Aggregator, Compensator, Guard, Sampler, Server, check_with
@@ -123,6 +124,10 @@ class Strategy:
         parts = (self.sampler, self.compensator, self.aggregator, self.server, self.guard)
         for part in (*parts, self.local.rule):
             check_with(part, self)
+
+    def __repr__(self) -> str:
+        """What differs from the defaults, as one would write it."""
+        return brief_lines(self)
 
     # -- a run's beginning ---------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from understudy.core.brief import brief
 from understudy.core.describe import differences
 from understudy.core.flat import Layout
 from understudy.core.rng import generator
@@ -32,11 +33,12 @@ from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.models import Model
 from understudy.simulation.data.shared_memory import IN_MEMORY
 from understudy.simulation.late import InFlight, together
-from understudy.simulation.logs import LogFile
+from understudy.simulation.logs import KeptLogs, LogFile
 from understudy.simulation.settings import Question, prepare
 from understudy.simulation.training.evaluation import Evaluator, Metric
 from understudy.simulation.training.local_sgd import Loss
 from understudy.simulation.training.trainer import LocalTrainer
+from understudy.strategies import strategy_of
 
 if TYPE_CHECKING:
     import pandas
@@ -86,6 +88,7 @@ class Run:
         federation, device = question.federation, question.device
         self._layout = Layout.of(question.module)
         self._rows: list[dict[str, float]] = []
+        self._kept = KeptLogs()
         self.last: RoundLog | None = None  # of the rounds yielded so far
         start = self._layout.vector(question.module).to(device)
         population = federation.population()
@@ -269,6 +272,7 @@ class Run:
         row = {"t": log.t, "came": came, "clock": log.clock, "megabytes_up": log.megabytes_up}
         row |= {"megabytes_down": log.megabytes_down, "refused": len(log.refusals)}
         self._rows.append({**row, **log.metrics, **log.notes})
+        self._kept.keep(log)
         self.last = log
         return log
 
@@ -306,6 +310,25 @@ class Run:
     def worker_deaths(self) -> int:
         """How often worker processes died and their work was done again."""
         return self._trainer.deaths
+
+    @property
+    def logs(self) -> Sequence[RoundLog]:
+        """The logs of the rounds yielded so far, in order.
+
+        They stay in memory as long as the run does, large ones compressed: at most some 6 bytes for
+        each client and round. What takes a while to look through, take once: ``list(run.logs)``.
+        """
+        return self._kept
+
+    def __repr__(self) -> str:
+        """The strategy, how many rounds are played, and the last accuracy (or loss)."""
+        words = f"{self.state.t} of {self._question.rounds} rounds played"
+        for name in ("test_accuracy", "test_loss"):
+            known = [row[name] for row in self._rows if name in row]
+            if known:
+                words += f", {name} {known[-1]:.4f}"
+                break
+        return f"<Run of {brief(self.strategy)}: {words}>"
 
     def frame(self) -> pandas.DataFrame:
         """One row per round so far: metrics, who came, clock, megabytes, notes of the parts."""
@@ -345,7 +368,7 @@ class Run:
 
 def simulate(
     federation: Federation,
-    strategy: Strategy,
+    strategy: Strategy | str,
     *,
     model: Model,
     availability: Availability | None = None,
@@ -368,8 +391,9 @@ def simulate(
     ----------
     federation : Federation
         The data, and who holds it.
-    strategy : Strategy
-        The server's side, and how clients train.
+    strategy : Strategy or str
+        The server's side, and how clients train; or a method's name, such as ``"fdms"``, for the
+        method as its paper sets it.
     model : str, torch.nn.Module, class or function
         A name such as ``"mlp"``; a module, whose weights are the start for every seed; a class or
         function that makes a module, called under the seed's generator.
@@ -407,7 +431,7 @@ def simulate(
     -------
     Run
         To be iterated; ``run.state`` is the server's state, ``run.module()`` the model,
-        ``run.frame()`` a table of the rounds.
+        ``run.frame()`` a table of the rounds, ``run.logs`` their logs.
 
     Examples
     --------
@@ -435,4 +459,4 @@ def simulate(
         device=device,
         workers=workers,
     )
-    return Run(strategy, question, None if folder is None else Path(folder))
+    return Run(strategy_of(strategy), question, None if folder is None else Path(folder))
