@@ -125,10 +125,8 @@ def strategy_of(given: object) -> Strategy:
     if isinstance(given, Strategy):
         return given
     hint = ""
-    if inspect.isfunction(given):
+    if inspect.isfunction(given) or isinstance(given, type):
         hint = f"; write {given.__name__}(), with parentheses"
-    elif isinstance(given, type):
-        hint = f"; write {given.__name__}(), with parentheses, and put it into a Strategy"
     elif isinstance(given, Compensator | Sampler):
         role = "compensator" if isinstance(given, Compensator) else "sampler"
         hint = f"; write Strategy({role}={brief(given)})"
