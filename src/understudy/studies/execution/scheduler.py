@@ -96,7 +96,7 @@ class Scheduler:
                 self._executor.stop()
                 if self._full is None:
                     self._display.say(
-                        "StopSignals when the rounds in progress have ended. Once more kills them."
+                        "Stopping when the rounds in progress have ended. Once more kills them."
                     )
             if waiting and self._executor.room > 0 and time.monotonic() >= ask_again:
                 waiting = self._hand_out(waiting, shared_out)

@@ -202,7 +202,10 @@ def text(renderable: RenderableType) -> str:
     from rich.console import Console
 
     file = StringIO()
-    Console(file=file, width=WIDTH, color_system=None, highlight=False).print(renderable)
+    console = Console(
+        file=file, width=WIDTH, color_system=None, highlight=False, force_jupyter=False
+    )
+    console.print(renderable)
     return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
 
 
