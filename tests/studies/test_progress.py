@@ -55,6 +55,7 @@ def test_a_line_for_each_cell_where_nothing_can_be_drawn_anew(
     for cell in cells:
         lines.begun(cell, 0)
     lines.progress(cells[1].key, 9, 0.4)
+    lines.progress(cells[2].key, 3, 0.4)
     lines.progress(cells[1].key, 10, 0.4567)
     lines.progress(cells[0].key, 10, None)  # never evaluated
     lines.ended(cells[1].key, well=True)

@@ -81,7 +81,8 @@ class Lines:
     def begun(self, cell: Cell, t: int) -> None: ...
 
     def progress(self, key: str, t: int, accuracy: float | None) -> None:
-        if accuracy is not None:
+        last = key in self._cells and t == self._cells[key].task.rounds
+        if last and accuracy is not None:
             self._accuracy[key] = accuracy
 
     def ended(self, key: str, well: bool) -> None:

@@ -226,7 +226,7 @@ def _played(
 
     findings, flushed = None, time.monotonic()
     for log in run:
-        reporter.progress(log.t + 1, _accuracy(log))
+        reporter.progress(log.t + 1, accuracy_of(log))
         if not has_folder and time.monotonic() - flushed > COMMIT_EVERY:
             ledger.flush()
             flushed = time.monotonic()
@@ -268,7 +268,7 @@ def said(error: BaseException) -> tuple[str, str]:
     return f"{line}\n\n{trace}", "disk" if full else "error"
 
 
-def _accuracy(log: RoundLog) -> float | None:
+def accuracy_of(log: RoundLog) -> float | None:
     for name, value in log.metrics.items():
         if name.endswith("accuracy"):
             return value
