@@ -511,7 +511,7 @@ def test_a_missing_or_too_short_trace(tmp_path, tiny):
 
 
 @pytest.mark.parametrize(
-    "mode", [SinLogNormal(), YCycle(), LabelBernoulli(), Diurnal(), Bernoulli()], ids=repr
+    "mode", [SinLogNormal(), YCycle(), LabelBernoulli(), Diurnal(), Bernoulli(p_min=0.1)], ids=repr
 )
 def test_a_draw_depends_on_its_address_alone(mode):
     backwards = attendance(mode, FOUR, [9, 5, 1])[::-1]

@@ -1,5 +1,7 @@
 """Who can be reached: exact numbers, kept groups, and frequencies against the stated rates."""
 
+import re
+
 import numpy as np
 import pytest
 from scipy.stats import binom
@@ -37,10 +39,29 @@ def test_bernoulli_draws_its_probabilities_once_from_its_own_seed():
     assert state.p.max() <= 1.0
     # a uniform mean of 0.65 with standard deviation 0.7/sqrt(12 * 500) = 0.009, five of them
     assert abs(state.p.mean() - 0.65) < 0.045
-    again, other = Bernoulli(0.3, 7).init(population), Bernoulli(0.3, 8).init(population)
+    again, other = (Bernoulli(p_min=0.3, seed=seed).init(population) for seed in (7, 8))
     np.testing.assert_array_equal(state.p, again.p)
     assert not np.array_equal(state.p, other.p)
-    np.testing.assert_array_equal(Bernoulli(0.3, 7).rates(state, 0), state.p)
+    np.testing.assert_array_equal(Bernoulli(p_min=0.3, seed=7).rates(state, 0), state.p)
+
+
+def test_bernoulli_with_one_probability_for_everyone():
+    availability, population = Bernoulli(0.2), Population(30)
+    rates = availability.rates(availability.init(population), 4)
+    np.testing.assert_array_equal(rates, np.full(30, 0.2))
+    assert_frequencies(draws(availability, population, range(2000)).sum(axis=0), rates, 2000)
+    assert draws(Bernoulli(1), Population(5), range(50)).all()
+    assert not draws(Bernoulli(0), Population(5), range(50)).any()
+
+
+def test_bernoulli_is_told_one_of_two_things():
+    expected = (
+        "Bernoulli: expected either p, the probability of everyone, or p_min, where each client's "
+        "is drawn from [p_min, 1], got "
+    )
+    for given, came in {(): "neither", (0.3, 0.1): "p=0.3 and p_min=0.1"}.items():
+        with pytest.raises(ValueError, match=re.escape(expected + came)):
+            Bernoulli(*given)
 
 
 def test_bernoulli_frequencies_are_its_rates():
@@ -138,7 +159,8 @@ def test_groups_that_cannot_all_be_kept_are_an_error_with_the_numbers():
     ("make", "words"),
     [
         (lambda: Bernoulli(p_min=1.5), "p_min: expected a number in .0, 1., got 1.5"),
-        (lambda: Bernoulli(seed=-1), "seed: expected a whole number >= 0, got -1"),
+        (lambda: Bernoulli(1.5), "^p: expected a number in .0, 1., got 1.5"),
+        (lambda: Bernoulli(0.5, seed=-1), "seed: expected a whole number >= 0, got -1"),
         (lambda: FixedDropout(alpha=-0.1), "alpha: expected a number in .0, 1., got -0.1"),
         (lambda: FixedDropout(keep_one_per_group="yes"), "keep_one_per_group: .* got 'yes'"),
     ],

@@ -516,6 +516,63 @@ def test_a_folder_that_holds_a_run_is_not_begun_anew(tmp_path: Path) -> None:
     again.close()
 
 
+def test_one_call_begins_a_run_and_takes_it_up(tmp_path: Path) -> None:
+    """Stopped in the middle, and started again by the same lines: the same bits."""
+
+    def started(folder: Path, rounds: int) -> str:
+        state = STALE.init(Population(5), torch.zeros(4), seed=3, folder=folder, resume=True)
+        while state.t < rounds:
+            play(STALE, state, 7)
+        STALE.commit(state)
+        bits = snapshot(state)
+        state.close()
+        return bits
+
+    expected = started(tmp_path / "whole", 6)
+    started(tmp_path / "stopped", 2)
+    assert started(tmp_path / "stopped", 6) == expected
+    assert started(tmp_path / "stopped", 6) == expected  # nothing is left to play
+
+
+def test_what_is_taken_up_must_have_been_begun_alike(tmp_path: Path) -> None:
+    given = {"population": Population(5), "params": torch.zeros(4), "seed": 3, "resume": True}
+    STALE.init(**given, folder=tmp_path).close()
+    cases = {
+        "seed is 3 there, 4 here": {"seed": 4},
+        "d is 4 there, 6 here": {"params": torch.zeros(6), "n_parameters": 4},
+        "n_parameters is 4 there, 3 here": {"n_parameters": 3},
+        "n_clients is 5 there, 6 here": {"population": Population(6)},
+    }
+    for words, other in cases.items():
+        with pytest.raises(CheckpointError, match=f"holds another run: {words}$"):
+            STALE.init(**given | other, folder=tmp_path)
+    with pytest.raises(CheckpointError, match="another strategy"):
+        Strategy().init(**given, folder=tmp_path)
+    state = STALE.init(**given, folder=tmp_path)  # each refusal let go of the folder
+    STALE.grow(state, Population(8))
+    state.close()
+    grown = STALE.init(**given, folder=tmp_path)  # clients that joined later are no difference
+    assert grown.n_clients == 8
+    grown.close()
+
+
+def test_without_a_folder_there_is_nothing_to_take_up() -> None:
+    assert STALE.init(Population(2), torch.zeros(2), resume=True).t == 0
+
+
+def test_the_loop_of_the_readme_can_be_run_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", readme, re.M | re.S)
+    (program,) = [block for block in blocks if "resume=True" in block]
+    exec(program, {})
+    assert capsys.readouterr().out == "[0 1 2]\n[0 1 1]\nnext: round 2\n"
+    exec(program, {})
+    assert capsys.readouterr().out == "next: round 2\n"
+
+
 def test_there_is_nothing_to_resume_in_an_empty_folder(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "absent"):
         with pytest.raises(CheckpointError, match="holds no run") as refused:

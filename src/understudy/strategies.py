@@ -7,11 +7,14 @@ FedProx, the variates of SCAFFOLD).
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from understudy.core.roles import LocalRule
+from understudy import registry
+from understudy.core.brief import brief
+from understudy.core.roles import Compensator, LocalRule, Sampler
 from understudy.parts.compensators.fdms import FDMS
 from understudy.parts.compensators.fedar import FedAR
 from understudy.parts.compensators.fedvarp import FedVARP
@@ -110,6 +113,26 @@ def power_of_choice(
     """Power-of-Choice: those with the largest loss, plain mean."""
     sampler = PowerOfChoice(m=m, candidates=candidates, losses=losses)
     return _made(fields, sampler=sampler, local=FEDGS_LOCAL)
+
+
+def strategy_of(given: object) -> Strategy:
+    """A strategy as it is; or the method of this name, as its paper sets it."""
+    if isinstance(given, str):
+        made = registry.STRATEGIES[given]()
+        if isinstance(made, Strategy):
+            return made
+        raise TypeError(f"strategy: expected {given!r} to make a Strategy, got {made!r}")
+    if isinstance(given, Strategy):
+        return given
+    hint = ""
+    if inspect.isfunction(given) or isinstance(given, type):
+        hint = f"; write {given.__name__}(), with parentheses"
+    elif isinstance(given, Compensator | Sampler):
+        role = "compensator" if isinstance(given, Compensator) else "sampler"
+        hint = f"; write Strategy({role}={brief(given)})"
+    raise TypeError(
+        f"strategy: expected a Strategy or the name of a method, got {brief(given)}{hint}"
+    )
 
 
 def _made(fields: dict[str, Any], rule: LocalRule | None = None, **defaults: Any) -> Strategy:

@@ -88,6 +88,14 @@ CLASSES = [
     if inspect.isclass(part)
 ]
 
+REQUIRED: dict[type, dict[str, Any]] = {Bernoulli: {"p_min": 0.1}}  # what has no default
+
+
+def made(part: Any) -> Any:
+    """A registered part with its defaults."""
+    return part(**REQUIRED.get(part, {}))
+
+
 EXTRA_COMPENSATORS = [
     FDMS(race=HoeffdingRace()),
     # constants under which candidates do leave within the few rounds of a check
@@ -121,6 +129,8 @@ EXTRA_SAMPLERS = [
     *(sampler(m) for sampler in (Uniform, ByData, FedGS) for m in (0.5, 1, 1.0, 50)),
 ]
 EXTRA_AVAILABILITY = [
+    Bernoulli(0.4),
+    Bernoulli(p=1),
     Bernoulli(p_min=0.0),
     Bernoulli(p_min=1.0, seed=7),
     FixedDropout(alpha=0.3, keep_one_per_group=False),
@@ -128,9 +138,9 @@ EXTRA_AVAILABILITY = [
     FixedDropout(alpha=0.0),
 ]
 
-SAMPLERS = [part() for part in registry.SAMPLERS.values()] + EXTRA_SAMPLERS
-COMPENSATORS = [part() for part in registry.COMPENSATORS.values()] + EXTRA_COMPENSATORS
-AVAILABILITIES = [part() for part in registry.AVAILABILITY.values()] + EXTRA_AVAILABILITY
+SAMPLERS = [made(part) for part in registry.SAMPLERS.values()] + EXTRA_SAMPLERS
+COMPENSATORS = [made(part) for part in registry.COMPENSATORS.values()] + EXTRA_COMPENSATORS
+AVAILABILITIES = [made(part) for part in registry.AVAILABILITY.values()] + EXTRA_AVAILABILITY
 
 
 # -- the public checks, over everything ----------------------------------------------------------
@@ -190,14 +200,14 @@ PROTOCOLS = {
 
 @pytest.mark.parametrize(("role", "part"), CLASSES)
 def test_part_is_a_frozen_dataclass_with_defaults(role, part) -> None:
-    built = part()
+    built = made(part)
     assert dataclasses.is_dataclass(built)
     assert part.__dataclass_params__.frozen
     for item in dataclasses.fields(built):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(built, item.name, None)
-    assert part() == built
-    assert hash(part()) == hash(built)
+    assert made(part) == built
+    assert hash(made(part)) == hash(built)
     assert isinstance(built, PROTOCOLS.get(role, object))
 
 
@@ -219,7 +229,7 @@ def _from_repr(text: str) -> Any:
 
 @pytest.mark.parametrize(("role", "part"), CLASSES)
 def test_default_part_is_read_back_from_its_repr(role, part) -> None:
-    assert _from_repr(repr(part())) == part()
+    assert _from_repr(repr(made(part))) == made(part)
 
 
 @pytest.mark.parametrize("part", EXTRA_SAMPLERS + EXTRA_COMPENSATORS + EXTRA_AVAILABILITY, ids=repr)
@@ -231,7 +241,7 @@ def test_part_is_read_back_from_its_repr(part) -> None:
 
 @pytest.mark.parametrize(("role", "part"), CLASSES)
 def test_default_hyper_parameters_are_stored_untouched(role, part) -> None:
-    given = {item.name: getattr(part(), item.name) for item in dataclasses.fields(part)}
+    given = {item.name: getattr(made(part), item.name) for item in dataclasses.fields(part)}
     built = part(**given)
     for name, value in given.items():
         assert getattr(built, name) is value, name
@@ -314,7 +324,8 @@ BAD = [
     *_bad(Proximal, "mu", -0.01, NAN, None),
     *_bad(Exponential, "decay", 0, 1.1, NAN),
     *_bad(Bernoulli, "p_min", -0.1, 1.1, NAN),
-    *_bad(Bernoulli, "seed", -1, 0.5),
+    *_bad(Bernoulli, "p", -0.1, 1.1, NAN, "0.5", True),
+    *_bad(Bernoulli, "seed", -1, 0.5, p=0.5),
     *_bad(FixedDropout, "alpha", -0.1, 1.1, "half"),
     *_bad(FixedDropout, "keep_one_per_group", "yes"),
     *_bad(FixedDropout, "first_round_full", None),

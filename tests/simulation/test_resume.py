@@ -94,7 +94,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "variates": {
         "strategy": scaffold(local=LOCAL),
         "model": "softmax",
-        "availability": Bernoulli(0.3),
+        "availability": Bernoulli(p_min=0.3),
         "delay": DELAY,
     },
     "friends": {
@@ -299,7 +299,7 @@ OTHERS: dict[str, tuple[dict[str, Any], str]] = {
         "availability.session is 2 there, 3 here",
     ),
     "availability": (
-        {"availability": Bernoulli(0.3)},
+        {"availability": Bernoulli(p_min=0.3)},
         "availability is Markov there, Bernoulli here",
     ),
     "availability without a state": ({"availability": None}, "availability is Markov there, Alw"),

@@ -464,7 +464,11 @@ def test_run_from_the_first_cell_to_the_report(study, command):
     assert not (study / "runs").exists()
 
     first = command("run", "small.toml", "--jobs", "1")
-    assert (first.code, first.err) == (0, "")
+    assert first.code == 0
+    begun, *ended = first.err.splitlines()  # where there is no terminal
+    assert begun.startswith("small: 6 cells; 1 cell at once")
+    pattern = r"\[(\d)/6\] (full|(dropout|fdms) · half) · [01]: 2 rounds, accuracy \d+\.\d%"
+    assert [re.fullmatch(pattern, line)[1] for line in ended] == list("123456")
     assert re.fullmatch(RUN, first.out), first.out
     assert (study / "runs" / "small" / "report.html").is_file()
 
@@ -497,10 +501,14 @@ def test_a_cell_that_fails_is_named_and_the_others_are_done(study, command):
     assert not (study / "runs" / "small" / "report.html").exists()
     assert "Left out, not being\ndone: 2 cells." in said.out
     lines = said.err.splitlines()
-    assert len(lines) == 3
-    for line in lines[:2]:
+    assert [line for line in lines if line.endswith(": failed")] == [
+        "[4/5] dropout · most · 0: failed",
+        "[5/5] fdms · most · 0: failed",
+    ]
+    assert len(lines) == 1 + 5 + 3
+    for line in lines[6:8]:
         assert re.match(r"understudy: cell [0-9a-f]{16} failed: ValueError: alpha: with 7 of", line)
-    assert lines[2] == (
+    assert lines[8] == (
         "understudy: 2 cells failed; understudy show KEY tells all, the same command tries again"
     )
 
@@ -527,8 +535,9 @@ def test_ctrl_c_prints_the_command_that_goes_on(study):
         child.kill()
     assert child.returncode == 130, err
     assert out == "small: whether it runs\n6 cells of 1000000 rounds\n\n"
-    assert err == (
-        "StopSignals when the rounds in progress have ended. Once more kills them.\n"
+    assert err.startswith("small: 6 cells; 1 cell at once")
+    assert err.partition("\n")[2] == (
+        "Stopping when the rounds in progress have ended. Once more kills them.\n"
         "Stopped; what was played is kept. To go on:\n"
         "understudy run small.toml --jobs 1 --rounds 1000000\n"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.studies.texts import DATA, STRATEGIES, study
-from understudy import FDMS, FixedDropout, HoeffdingRace, Markov
+from understudy import FDMS, Bernoulli, FixedDropout, HoeffdingRace, Markov
 from understudy.studies import Study, StudyError
 from understudy.studies.definition.cell import Cell
 from understudy.studies.definition.document import Tune
@@ -80,6 +80,16 @@ def test_an_axis_may_name_the_mode() -> None:
     made = study(MODES + "[axes]\n'availability.walk' = ['always', {name = 'markov', p = 0.4}]")
     assert made.axes == {"walk": ["always", "markov(p=0.4)"]}
     assert found(made, strategy="drop", walk="markov(p=0.4)").task.availability == Markov(0.4)
+
+
+def test_an_axis_may_bring_what_its_availability_cannot_do_without() -> None:
+    coins = "[availability]\ncoins = 'bernoulli'\n"
+    for name in ("p", "p_min"):
+        made = study(f"{coins}[axes]\n'availability.{name}' = [0.1, 0.5]")
+        availability = found(made, strategy="drop", **{name: 0.5}).task.availability
+        assert availability == Bernoulli(**{name: 0.5})
+    with pytest.raises(StudyError, match=r"^study: availability\.coins: .* or p_min, .* neither$"):
+        study(coins)
 
 
 def test_an_axis_of_one_strategy_leaves_the_others_alone() -> None:

@@ -8,13 +8,11 @@ import os
 import signal
 import socket
 import threading
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from rich.console import Console
 
 from tests.studies.running import STUDY, TROUBLED, assert_same, contents, study_in
 from understudy import Local, fedavg
@@ -26,7 +24,7 @@ from understudy.simulation import run as engine
 from understudy.studies.definition.cell import Cell, DataRecipe, Task
 from understudy.studies.definition.study import Study
 from understudy.studies.execution import budget as budgets
-from understudy.studies.execution import executors, locks, progress, runner, scheduler
+from understudy.studies.execution import executors, locks, runner, scheduler
 from understudy.studies.execution import signals as stopping
 from understudy.studies.execution.runner import cell_module, run_study
 from understudy.studies.execution.signals import StopSignals, command_that_goes_on
@@ -136,12 +134,12 @@ def test_two_cells_at_once_in_two_lasting_processes_equal_one_after_the_other(
     monkeypatch.setattr(executors, "Worker", Counted)
     monkeypatch.setattr(budgets, "usable_cores", lambda: 2)
     study, runs = played
-    outcome = run_study(study, tmp_path, jobs=2)
+    outcome = run_study(study, tmp_path, jobs=2, progress=False)
     assert sorted(outcome.done) == sorted(keys(study))
     assert len(started) == 2
     assert max(at_once) == 2
     assert_same(contents(tmp_path), contents(runs))
-    assert capfd.readouterr() == ("", "")  # nobody watches: nothing is shown
+    assert capfd.readouterr() == ("", "")  # nobody wants to see it
     for worker in started:
         with pytest.raises(ProcessLookupError):
             os.kill(worker.pid, 0)
@@ -324,13 +322,13 @@ def test_ctrl_c_ends_the_round_and_the_same_call_goes_on_to_the_same_bits(
     monkeypatch.setenv("COMMIT_EVERY", "1000")
     monkeypatch.setattr("sys.argv", ["/bin/understudy", "run", "my study.toml", "--again"])
     monkeypatch.setattr(stopping, "which", lambda name: f"/bin/{name}")
-    outcome = run_study(study, tmp_path / "runs", on="here")
+    outcome = run_study(study, tmp_path / "runs", on="here", progress=False)
     assert outcome.interrupted
     assert len(outcome.done) == 1
     assert signal.getsignal(signal.SIGINT) is before
     told = capsys.readouterr().err
     assert told == (
-        "StopSignals when the rounds in progress have ended. Once more kills them.\n"
+        "Stopping when the rounds in progress have ended. Once more kills them.\n"
         "Stopped; what was played is kept. To go on:\nunderstudy run 'my study.toml'\n"
     )
     with Store.open(tmp_path / "runs") as store:
@@ -557,29 +555,3 @@ def test_data_that_cannot_be_loaded_are_left_for_the_cell_to_tell(tmp_path: Path
     missing = DataRecipe("mnist", "iid", 0, {"root": str(tmp_path), "n_clients": 2})
     cell = Cell.of({"strategy": "fedavg"}, Task(missing, "mlp", fedavg(), rounds=1))
     assert budgets.largest_need([cell]) == budgets.PROCESS_BYTES
-
-
-# -- what one sees ---------------------------------------------------------------------------------
-
-
-def test_bars_show_cells_rounds_and_accuracy() -> None:
-    screen = StringIO()
-    bars = progress.Bars(Console(file=screen, force_terminal=True, width=100))
-    cells = [cell_of(seed=seed) for seed in range(2)]
-    bars.start("friends", cells, 3, "2 cells at once")
-    bars.begun(cells[0], 0)
-    bars.progress(cells[0].key, 1, 0.4567)
-    bars._progress.refresh()  # by itself ten times a second
-    bars.ended(cells[0].key, well=True)
-    bars.begun(cells[1], 0)
-    bars.ended(cells[1].key, well=False)
-    bars.close()
-    shown = screen.getvalue()
-    for words in ("friends", "2 cells at once", "3/5 cells", "fedavg · 0", "1/1", "45.7%"):
-        assert words in shown, words
-    assert "4/5 cells, 1 failed" in shown
-
-
-def test_nobody_watches_where_there_is_no_terminal() -> None:
-    assert isinstance(progress.display(True), progress.Quiet)
-    assert isinstance(progress.display(False), progress.Quiet)

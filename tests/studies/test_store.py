@@ -199,7 +199,7 @@ def test_the_logs_of_a_simulation_come_back_and_make_the_same_frame(tmp_path: Pa
         federation(dtype=torch.float32),
         fdms(),
         model="softmax",
-        availability=Bernoulli(0.6),
+        availability=Bernoulli(p_min=0.6),
         rounds=5,
         evaluate_every=2,
         per_client_every=2,

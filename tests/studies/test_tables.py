@@ -2,6 +2,8 @@
 
 import csv
 import io
+import re
+from html import unescape
 
 import pandas as pd
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from understudy.studies.statistics import tables
+from understudy.studies.statistics import html_table, tables
 from understudy.studies.statistics.comparison import Comparison, compare
 from understudy.studies.statistics.tables import TextTable
 from understudy.studies.statistics.text_table import decimals_for, label_word, number, p_word, plain
@@ -97,6 +99,58 @@ def test_latex() -> None:
 
 def test_the_terminal() -> None:
     assert comparison().to_text() == TEXT
+
+
+def test_a_comparison_is_shown_as_its_table() -> None:
+    assert repr(comparison()) == TEXT.rstrip("\n")
+
+
+HTML = """\
+<div class="tex2jax_ignore mathjax_ignore">
+<table>
+<thead>
+<tr><th style="text-align: left">alpha</th><th style="text-align: left">strategy</th>\
+<th style="text-align: right">participants per round</th>\
+<th style="text-align: right">accuracy, %</th>\
+<th style="text-align: right">minus base, points</th><th style="text-align: right">p (t-test)</th>\
+<th style="text-align: right">seeds</th></tr>
+</thead>
+<tbody>
+<tr><td style="text-align: left">0.3</td><td style="text-align: left">full</td>\
+<td style="text-align: right">20.0</td><td style="text-align: right">90.00 ± 0.00</td>\
+<td style="text-align: right">+40.00 ± 0.00</td><td style="text-align: right">&lt;0.001</td>\
+<td style="text-align: right">5</td></tr>
+"""
+
+
+def test_a_notebook_shows_the_same_rows_and_notes() -> None:
+    found = comparison()._repr_html_()
+    assert found.startswith(HTML)
+    words = re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", found))).strip()
+    cells = re.sub(r"\W+", " ", words).split()
+    for line in TEXT.splitlines()[4:7]:
+        assert " ".join(re.sub(r"\W+", " ", line).split()) in " ".join(cells)
+    assert words.endswith(
+        "±: half a 95 % interval over seeds. Differences are taken seed by seed. p: two-sided, by "
+        "Holm for 4 comparisons. Wilcoxon: too few seeds, it takes 8."
+    )
+    assert "too few seeds</td>" not in found
+
+
+def test_what_a_label_says_is_text_in_html() -> None:
+    sheet = TextTable(("<a>", "b"), (("x & y", "</table>"),), frozenset({1}), ('"$1$"',))
+    found = html_table.html(sheet)
+    assert "&lt;a&gt;</th>" in found
+    assert "x &amp; y</td>" in found
+    assert '<td style="text-align: right">&lt;/table&gt;</td>' in found
+    assert "<p>&quot;$1$&quot;</p>" in found
+
+
+def test_nothing_to_compare_is_shown_too() -> None:
+    frame = pd.DataFrame({"strategy": ["a"], "seed": [0], "status": ["failed"], "loss_last": [1.0]})
+    shown = compare(frame, "loss_last")
+    assert repr(shown) == "<Comparison of loss_last: no cell is done (of 1)>"
+    assert "<tbody>\n\n</tbody>" in shown._repr_html_()
 
 
 def test_csv_keeps_every_bit() -> None:

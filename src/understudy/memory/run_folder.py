@@ -48,7 +48,8 @@ class RunFolder:
         if (folder / STATE).exists():
             run_folder.close()
             raise CheckpointError(
-                f"{folder}: holds a run already; go on with it by resume(), or name another folder"
+                f"{folder}: holds a run already; go on with it by resume() or by init(…, "
+                "resume=True), or name another folder"
             )
         run_folder.sweep(keep=set())  # what a run that died before its first commit left
         return run_folder

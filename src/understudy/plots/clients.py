@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from understudy.core.types import Floats
 from understudy.plots.measures import measure
+from understudy.plots.runs import Runs, by_client
 from understudy.plots.series import half_width, labels_in, need, one_group
 from understudy.plots.style import (
     GREY,
@@ -36,7 +37,7 @@ MOST_RUGS = 60  # clients that are few enough to be shown one by one
 
 
 def sampling_counts(
-    frame: pd.DataFrame,
+    frame: pd.DataFrame | Runs,
     by: str = "strategy",
     *,
     column: str = "wanted",
@@ -47,9 +48,10 @@ def sampling_counts(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, run, or dict of runs
         One row per client: columns ``seed``, `by` and `column`, as from
-        ``results(path, level="client")``, of one group of cells.
+        ``results(path, level="client")``, of one group of cells. Of runs: a dict from label to a
+        run, or to a list of runs with different seeds.
     by : str
         The column that tells lines apart.
     column : str
@@ -64,6 +66,7 @@ def sampling_counts(
     Counts are sorted within each seed; lines are the mean over seeds of the sorted counts. The
     legend gives the variance over clients (the mean over seeds of it).
     """
+    frame = by_client(frame, by)
     need(frame, "seed", column, by)
     _one_row_a_client(frame, by)
     lines: list[tuple[Hashable, Floats, float]] = []
@@ -106,7 +109,7 @@ def sampling_counts(
 
 
 def client_accuracy(
-    frame: pd.DataFrame,
+    frame: pd.DataFrame | Runs,
     by: str = "strategy",
     *,
     column: str = "accuracy",
@@ -117,13 +120,14 @@ def client_accuracy(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, run, or dict of runs
         One row per client: columns ``seed``, `by` and `column`, as from
-        ``results(path, level="client")``, of one group of cells.
+        ``results(path, level="client")``, of one group of cells. Of runs: a dict from label to a
+        run, or to a list of runs with different seeds.
     by : str
         The column that tells rows of the picture apart.
     column : str
-        The accuracy, in 0 .. 1.
+        The accuracy, in 0 .. 1; runs have it where `per_client_every` was asked for.
     styles : mapping, optional
         Label to `Style`.
     title : str, optional
@@ -135,6 +139,7 @@ def client_accuracy(
     least one point), reflected at 0 and 100 %, all drawn to one scale. The bar goes from the 10th
     to the 90th percentile, the dot is the mean.
     """
+    frame = by_client(frame, by)
     need(frame, "seed", column, by)
     _one_row_a_client(frame, by)
     rows: list[tuple[Hashable, Floats]] = []

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from understudy.plots.measures import measure
+from understudy.plots.runs import Runs, by_round
 from understudy.plots.series import Series, over_rounds
 from understudy.plots.style import (
     Style,
@@ -30,7 +31,7 @@ ROUNDING = 1e-9  # of the largest value: what is smaller is what rounding leaves
 
 
 def convergence(
-    frame: pd.DataFrame,
+    frame: pd.DataFrame | Runs,
     metric: str = "test_accuracy",
     by: str = "strategy",
     *,
@@ -42,10 +43,11 @@ def convergence(
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, run, or dict of runs
         One row per round: columns ``t``, ``seed``, `by` and `metric`, as from
         ``results(path, level="round")``, of one group of cells. Rounds without a value, because
         they were not evaluated, are left out, and so are those that not all seeds have reached.
+        Of runs: a dict from label to a run, or to a list of runs with different seeds.
     metric : str
         What is drawn; accuracies are shown in percent.
     by : str
@@ -63,9 +65,23 @@ def convergence(
     -----
     Bands are t-intervals of the mean over seeds, in each round by itself, and are drawn from three
     seeds on.
+
+    Examples
+    --------
+    >>> from understudy import FixedDropout, plots
+    >>> from understudy.simulation import clustered_digits, simulate
+    >>> runs = {
+    ...     name: simulate(
+    ...         clustered_digits(), name, model="softmax", availability=FixedDropout(0.7), rounds=3
+    ...     )
+    ...     for name in ("fedavg", "fdms")
+    ... }
+    >>> for run in runs.values():
+    ...     logs = list(run)
+    >>> picture = plots.convergence(runs)
     """
     shown = measure(metric)
-    lines = over_rounds(frame, metric, by, shown.scale)
+    lines = over_rounds(by_round(frame, by), metric, by, shown.scale)
     figure, axes = _lines(lines, metric, styles, log=log)
     name_height(axes, shown.head)
     if shown.unit == "%" and not log:  # intervals may go beyond, accuracies do not
@@ -76,7 +92,7 @@ def convergence(
 
 
 def substitution_error(
-    frame: pd.DataFrame,
+    frame: pd.DataFrame | Runs,
     metric: str = "oracle_error_relative",
     by: str = "strategy",
     *,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from understudy.core.types import Outcome
+from understudy.plots.notebook_figure import NotebookFigure
+from understudy.plots.runs import Runs, is_runs, labelled, only_run
+from understudy.plots.runs import outcomes as outcomes_of
 from understudy.plots.style import legend_below, text
 
 # The Okabe-Ito colours, which colour-blind people can tell apart; greys for those not at work.
@@ -36,7 +39,7 @@ MOST_WRITTEN = 400  # cells of a partition that get their number written into th
 
 
 def attendance(
-    outcomes: npt.ArrayLike,
+    outcomes: npt.ArrayLike | Runs,
     *,
     groups: npt.ArrayLike | None = None,
     title: str | None = None,
@@ -45,37 +48,65 @@ def attendance(
 
     Parameters
     ----------
-    outcomes : (rounds, N) array
-        Of `Outcome`, such as ``[log.outcome for log in run]``, or of bool: who could be reached.
+    outcomes : (rounds, N) array, a run, or a dict of runs
+        Of `Outcome`, such as ``[log.outcome for log in run]``, or of bool: who could be reached. A
+        run brings its federation's `groups` along; of several runs, each has a panel.
     groups : (N,) ints, optional
         Cluster of each client: lines are drawn where the cluster changes.
     title : str, optional
         Written above.
     """
+    if not is_runs(outcomes):
+        return _attendance({None: (_checked(outcomes), groups)}, title)
+    runs: Any = outcomes
+    panels = {
+        (label, position): (outcomes_of(run), run.federation.groups if groups is None else groups)
+        for position, (label, run) in enumerate(labelled(runs))
+    }
+    if not panels:
+        raise ValueError("outcomes: expected at least one run, got none")
+    return _attendance(panels, title)
+
+
+def _checked(outcomes: Any) -> npt.NDArray[Any]:
     table = np.asarray(outcomes)
     if table.ndim != 2 or 0 in table.shape:
         raise ValueError(f"outcomes: expected shape (rounds, N), got {table.shape}")
-    if table.dtype == np.bool_:
+    return table
+
+
+def _attendance(panels: Mapping[Any, tuple[npt.NDArray[Any], Any]], title: str | None) -> Figure:
+    """A panel for each table, one below the other; one legend."""
+    tables = [table for table, _ in panels.values()]
+    if tables[0].dtype == np.bool_:
         colours, names = PRESENCE_COLOURS, PRESENCE_NAMES
     else:
         colours = {int(outcome): colour for outcome, colour in OUTCOME_COLOURS.items()}
         names = {int(outcome): outcome.name.lower().replace("_", " ") for outcome in Outcome}
-    present = np.unique(table.astype(np.int64)).tolist()
+    present = sorted({int(value) for table in tables for value in np.unique(table)})
     strange = [value for value in present if value not in colours]
     if strange:
         raise ValueError(f"outcomes: expected bool or Outcome (0 .. 7), got {strange[0]}")
 
-    n_rounds, n_clients = table.shape
-    width, height = float(np.clip(n_rounds / 12, 5, 12)), float(np.clip(n_clients / 7 + 1, 3, 9))
-    figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.add_subplot()
+    n_rounds = max(len(table) for table in tables)
+    width = float(np.clip(n_rounds / 12, 5, 12))
+    heights = [float(np.clip(table.shape[1] / 7 + 1, 3, 9)) for table in tables]
+    figure = NotebookFigure(figsize=(width, sum(heights)), layout="constrained")
+    grid = figure.subplots(len(panels), squeeze=False, height_ratios=heights)
     palette = ListedColormap([colours[value] for value in sorted(colours)])
     norm = BoundaryNorm(np.arange(len(colours) + 1) - 0.5, len(colours))
-    axes.imshow(
-        table.T.astype(np.int64), cmap=palette, norm=norm, aspect="auto", interpolation="nearest"
-    )
-    _label(axes, "round", "client", title)
-    _cluster_lines(axes, groups, n_clients)
+    for axes, (label, (table, groups)) in zip(grid[:, 0], panels.items(), strict=True):
+        axes.imshow(
+            table.T.astype(np.int64),
+            cmap=palette,
+            norm=norm,
+            aspect="auto",
+            interpolation="nearest",
+        )
+        _label(axes, "round", "client", title if len(panels) == 1 else str(label[0]))
+        _cluster_lines(axes, groups, table.shape[1])
+    if title is not None and len(panels) > 1:
+        figure.suptitle(text(title, 200), fontsize=11, wrap=True)
     listed = sorted(present, key=list(colours).index)
     legend_below(
         figure,
@@ -96,8 +127,8 @@ def partition(
 
     Parameters
     ----------
-    label_counts : (N, C) array, or anything that has `label_counts`
-        Label histograms; a `Federation` or a `Population` brings its `groups` along.
+    label_counts : (N, C) array, a run, or anything that has `label_counts`
+        Label histograms; a `Federation`, a `Population` or a run brings its `groups` along.
     class_names : C strings, optional
         Instead of 0 .. C-1.
     groups : (N,) ints, optional
@@ -105,6 +136,9 @@ def partition(
     title : str, optional
         Written above.
     """
+    run = only_run("label_counts", label_counts)
+    if run is not None:
+        label_counts = run.federation
     if groups is None:
         groups = getattr(label_counts, "groups", None)
     counts = np.asarray(getattr(label_counts, "label_counts", label_counts), dtype=np.float64)
@@ -115,7 +149,7 @@ def partition(
         raise ValueError(f"class_names: expected {n_classes} names, got {len(class_names)}")
 
     width, height = float(np.clip(n_classes / 2.2, 4, 12)), float(np.clip(n_clients / 4, 2.5, 10))
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = NotebookFigure(figsize=(width, height), layout="constrained")
     axes = figure.add_subplot()
     shown = np.ma.masked_where(~(counts > 0), counts)  # nothing held: white
     most = float(np.nanmax(counts, initial=1.0))

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from understudy.core.types import Floats
 from understudy.plots.measures import measure
+from understudy.plots.runs import Runs, by_run
 from understudy.plots.series import half_width, labels_in, need, one_group
 from understudy.plots.style import (
     Style,
@@ -119,7 +120,7 @@ def levels(
 
 
 def intervals(
-    frame: pd.DataFrame,
+    frame: pd.DataFrame | Runs,
     metric: str = "accuracy_last10",
     by: str = "strategy",
     *,
@@ -130,11 +131,15 @@ def intervals(
 
     Parameters
     ----------
-    frame : DataFrame
-        One row per run: columns ``seed``, `by` and `metric`, of one group of cells.
+    frame : DataFrame, run, or dict of runs
+        One row per run: columns ``seed``, `by` and `metric`, of one group of cells. Of runs: a dict
+        from label to a list of runs with different seeds; `metric` is then ``accuracy_best``,
+        ``accuracy_last``, ``accuracy_last10``, ``loss_best``, ``loss_last`` or, at its last
+        evaluation, any column of `Run.frame`.
     metric, by, styles, title
         As for `levels`.
     """
+    frame = by_run(frame, by, metric)
     need(frame, metric)
     one_group(frame, by)
     known = frame.dropna(subset=[metric])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 from matplotlib import colormaps
@@ -15,7 +17,10 @@ from scipy.spatial.distance import squareform
 
 from understudy.core.types import Floats, Ints
 from understudy.plots.federation import COUNT_COLOURS
+from understudy.plots.notebook_figure import NotebookFigure
+from understudy.plots.runs import only_run, stood_in_counts
 from understudy.plots.style import GREY, text, tick_rounds, titled
+from understudy.simulation.run import Run
 
 CLUSTER_COLOUR = "#D55E00"
 UNKNOWN = "#E3E6EA"
@@ -23,7 +28,7 @@ SIMILARITY_COLOURS = colormaps["cividis"]  # made for colour-blind readers
 
 
 def stood_in(
-    counts: npt.ArrayLike,
+    counts: npt.ArrayLike | Run,
     groups: npt.ArrayLike | None = None,
     *,
     title: str | None = None,
@@ -32,13 +37,17 @@ def stood_in(
 
     Parameters
     ----------
-    counts : (N, N) array
-        Rounds in which the client of the column stood in for that of the row.
+    counts : (N, N) array, or a run
+        Rounds in which the client of the column stood in for that of the row. A run brings its
+        federation's `groups` along.
     groups : (N,) ints, optional
         Cluster of each client: clients are ordered by it, and each cluster is outlined.
     title : str, optional
         Written above.
     """
+    run = only_run("counts", counts)
+    if run is not None:
+        counts, groups = stood_in_counts(run), run.federation.groups if groups is None else groups
     table = _square("counts", counts)
     order, sizes = _order(groups, len(table))
     shown = np.ma.masked_where(~(table > 0), table)
@@ -100,7 +109,7 @@ def _heat_map(
     high: float,
     label: str,
 ) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(5.4, 4.7), layout="constrained")
+    figure = NotebookFigure(figsize=(5.4, 4.7), layout="constrained")
     axes = figure.add_subplot()
     axes.set_facecolor(UNKNOWN if colours is SIMILARITY_COLOURS else "white")
     image = axes.imshow(
@@ -141,7 +150,7 @@ def _name_clients(axes: Axes, order: Ints) -> None:
         axis.set_major_formatter(FuncFormatter(name))
 
 
-def _square(name: str, values: npt.ArrayLike) -> Floats:
+def _square(name: str, values: Any) -> Floats:
     table = np.asarray(values, dtype=np.float64)
     if table.ndim != 2 or table.shape[0] != table.shape[1] or not table.size:
         raise ValueError(f"{name}: expected shape (N, N), got {table.shape}")

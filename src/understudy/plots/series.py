@@ -39,8 +39,10 @@ def half_width(values: Floats) -> Floats:
     return np.asarray(stats.t.ppf(0.975, n - 1) * spread, dtype=np.float64)
 
 
-def need(frame: pd.DataFrame, *columns: str) -> None:
+def need(frame: Any, *columns: str) -> None:
     """Refuse a frame without these columns."""
+    if not isinstance(frame, pd.DataFrame):
+        raise TypeError(f"frame: expected a DataFrame, got {frame!r}")
     missing = [column for column in columns if column not in frame.columns]
     if missing:
         raise ValueError(

@@ -14,6 +14,8 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from understudy.plots.notebook_figure import NotebookFigure
+
 # Okabe and Ito's colours, which colour-blind people can tell apart (without yellow, which is lost
 # on white), and a wine red; then the same again with other lines and markers.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#882255")
@@ -109,7 +111,7 @@ def canvas(
     """An empty figure with one panel, tall enough for a legend of these labels below it."""
     if legend:
         height += 0.2 * math.ceil(len(legend) / _columns(legend, width))
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = NotebookFigure(figsize=(width, height), layout="constrained")
     axes = figure.add_subplot()
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_axisbelow(True)

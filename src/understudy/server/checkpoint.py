@@ -105,6 +105,33 @@ def resume(folder: str | Path, strategy: Strategy, extra: Any = None) -> ServerS
     return state
 
 
+def resume_same(
+    folder: str | Path, strategy: Strategy, extra: Any, about: dict[str, int]
+) -> ServerState | None:
+    """`resume`, where the folder holds a run; one that was begun otherwise is refused.
+
+    Parameters
+    ----------
+    folder, strategy, extra
+        As in `resume`.
+    about : dict
+        What it was begun with: seed, n_clients (which may have grown), n_parameters and d, the
+        length of the model.
+    """
+    if not (Path(folder) / STATE).is_file():
+        return None
+    state = resume(folder, strategy, extra)
+    wanted = {name: int(value) for name, value in about.items()}
+    n_clients = min(wanted["n_clients"], state.n_clients)
+    stored = {"seed": state.seed, "n_clients": n_clients}
+    stored |= {"n_parameters": state.n_parameters, "d": len(state.params)}
+    found = differences(wanted, stored)
+    if found:
+        state.close()
+        raise CheckpointError(f"{folder}: holds another run: {'; '.join(found)}")
+    return state
+
+
 def numbers_of(folder: str | Path) -> dict[str, Any]:
     """The numbers and texts of the last commit in `folder`, without taking it up."""
     numbers: dict[str, Any] = Reader(Path(folder) / STATE).about.get("numbers", {})

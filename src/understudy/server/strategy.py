@@ -18,6 +18,7 @@ import numpy.typing as npt
 import torch
 
 from understudy.core import checks
+from understudy.core.brief import brief_lines
 from understudy.core.describe import describe, differences
 from understudy.core.rng import generator
 from understudy.core.roles import Aggregator, Compensator, Guard, Sampler, Server, check_with
@@ -124,6 +125,10 @@ class Strategy:
         for part in (*parts, self.local.rule):
             check_with(part, self)
 
+    def __repr__(self) -> str:
+        """What differs from the defaults, as one would write it."""
+        return brief_lines(self)
+
     # -- a run's beginning ---------------------------------------------------------------------
 
     def footprint(
@@ -140,10 +145,11 @@ class Strategy:
         seed: int = 0,
         n_parameters: int | None = None,
         folder: str | Path | None = None,
+        resume: bool = False,
         extra: Any = None,
         round_memory: float = inf,
     ) -> ServerState:
-        """The state before round 0.
+        """The state before round 0; or, with `resume`, that of the last commit in the folder.
 
         Parameters
         ----------
@@ -158,6 +164,10 @@ class Strategy:
             look at these only.
         folder : path, optional
             Where the run is kept, so that it survives a crash: see `commit` and `resume`.
+        resume : bool
+            Take up the run that the folder holds, if it holds one; else that is an error. So the
+            same program begins a run and goes on with it. Model and population are then those of
+            the run; seed, number of clients or size of the model that differ are refused.
         extra : dataclass, optional
             What whoever runs the rounds wants to be committed with the state: arrays and numbers.
         round_memory : float
@@ -168,6 +178,11 @@ class Strategy:
         checks.integer("seed", seed, low=0)
         n_parameters = len(params) if n_parameters is None else n_parameters
         checks.integer("n_parameters", n_parameters, low=1, high=len(params))
+        if resume and folder is not None:
+            about = {"seed": seed, "n_clients": population.n_clients, "n_parameters": n_parameters}
+            state = checkpoint.resume_same(folder, self, extra, {**about, "d": len(params)})
+            if state is not None:
+                return state
         need = measure(self, population, len(params), params.dtype, round_memory)
         refuse_if_too_large(need, None if folder is None else Path(folder))
         run_folder = None if folder is None else RunFolder.create(Path(folder))

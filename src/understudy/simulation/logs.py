@@ -7,9 +7,9 @@ import base64
 import json
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 import numpy as np
 
@@ -54,6 +54,51 @@ def row_of(log: RoundLog) -> dict[str, float]:
         **log.metrics,
         **log.notes,
     }
+
+
+LARGE = 4096  # bytes of a log's arrays from which on it is kept compressed
+
+
+class KeptLogs(Sequence[RoundLog]):
+    """The logs of a run, in memory; large ones are compressed, and unpacked when asked for.
+
+    Methods that remember everyone log 25 bytes for each client: of 10,000 clients and 1,000 rounds
+    that is 250 MB, and less than 60 MB compressed.
+    """
+
+    def __init__(self) -> None:
+        self._kept: list[RoundLog | bytes] = []
+
+    def keep(self, log: RoundLog) -> None:
+        """One more round."""
+        small = sum(array.nbytes for array in _arrays(log)) < LARGE
+        self._kept.append(log if small else json.dumps(packed(log)).encode())
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @overload
+    def __getitem__(self, index: int) -> RoundLog: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[RoundLog]: ...
+
+    def __getitem__(self, index: int | slice) -> RoundLog | list[RoundLog]:
+        if isinstance(index, slice):
+            return [_log(kept) for kept in self._kept[index]]
+        return _log(self._kept[index])
+
+    def __repr__(self) -> str:
+        return f"<logs of {len(self)} round{'s' * (len(self) != 1)}>"
+
+
+def _log(kept: RoundLog | bytes) -> RoundLog:
+    return unpacked(json.loads(kept)) if isinstance(kept, bytes) else kept
+
+
+def _arrays(log: RoundLog) -> list[np.ndarray[Any, Any]]:
+    values = [*vars(log).values(), *log.client_metrics.values()]
+    return [value for value in values if isinstance(value, np.ndarray)]
 
 
 class LogFile:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from understudy.core.brief import brief
 from understudy.core.describe import differences
 from understudy.core.flat import Layout
 from understudy.core.rng import generator
@@ -31,10 +32,11 @@ from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.models import Model
 from understudy.simulation.data.shared_memory import IN_MEMORY
 from understudy.simulation.late import InFlight, together
-from understudy.simulation.logs import Ledger, LogFile, log_of, row_of
+from understudy.simulation.logs import KeptLogs, Ledger, LogFile, log_of, row_of
 from understudy.simulation.settings import Options, Simulation, shows_settings
 from understudy.simulation.training.evaluation import Evaluator
 from understudy.simulation.training.trainer import LocalTrainer
+from understudy.strategies import strategy_of
 
 if TYPE_CHECKING:
     import pandas
@@ -95,6 +97,7 @@ class Run:
         )
         self._evaluator = Evaluator(federation, settings, self._trainer.outputs)
         self._rows: list[dict[str, float]] = []
+        self._kept = KeptLogs()
         self.last: RoundLog | None = None  # of the rounds yielded so far
         self._logs: Ledger | None = ledger
         self._stored: Iterator[RoundLog] = iter(())  # of rounds played before, not yet yielded
@@ -239,6 +242,7 @@ class Run:
 
     def _noted(self, log: RoundLog) -> RoundLog:
         self._rows.append(row_of(log))
+        self._kept.keep(log)
         self.last = log
         return log
 
@@ -271,6 +275,25 @@ class Run:
     def worker_deaths(self) -> int:
         """How often worker processes died and their work was done again."""
         return self._trainer.deaths
+
+    @property
+    def logs(self) -> Sequence[RoundLog]:
+        """The logs of the rounds yielded so far, in order.
+
+        They stay in memory as long as the run does, large ones compressed: at most some 6 bytes for
+        each client and round. What takes a while to look through, take once: ``list(run.logs)``.
+        """
+        return self._kept
+
+    def __repr__(self) -> str:
+        """The strategy, how many rounds are played, and the last accuracy (or loss)."""
+        words = f"{self.state.t} of {self.settings.rounds} rounds played"
+        for name in ("test_accuracy", "test_loss"):
+            known = [row[name] for row in self._rows if name in row]
+            if known:
+                words += f", {name} {known[-1]:.4f}"
+                break
+        return f"<Run of {brief(self.strategy)}: {words}>"
 
     def frame(self) -> pandas.DataFrame:
         """One row per round so far: metrics, who came, clock, megabytes, notes of the parts."""
@@ -308,7 +331,7 @@ class Run:
 @shows_settings
 def simulate(
     federation: Federation,
-    strategy: Strategy,
+    strategy: Strategy | str,
     *,
     model: Model,
     rounds: int,
@@ -321,8 +344,9 @@ def simulate(
     ----------
     federation : Federation
         The data, and who holds it.
-    strategy : Strategy
-        The server's side, and how clients train.
+    strategy : Strategy or str
+        The server's side, and how clients train; or a method's name, such as ``"fdms"``, for the
+        method as its paper sets it.
     model : str, torch.nn.Module, class or function
         A name such as ``"mlp"``; a module, whose weights are the start for every seed; a class or
         function that makes a module, called under the seed's generator.
@@ -360,7 +384,7 @@ def simulate(
     -------
     Run
         To be iterated; ``run.state`` is the server's state, ``run.module()`` the model,
-        ``run.frame()`` a table of the rounds.
+        ``run.frame()`` a table of the rounds, ``run.logs`` their logs.
 
     Examples
     --------
@@ -373,4 +397,4 @@ def simulate(
     [0, 1, 2]
     """
     settings = Simulation(model=model, rounds=rounds, **cast(Any, options))
-    return Run(federation, strategy, settings, folder)
+    return Run(federation, strategy_of(strategy), settings, folder)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from understudy.parts.availability.facts import smallest_label
 
 @dataclass
 class BernoulliState:
-    p: Floats  # (N,) in [p_min, 1]
+    p: Floats  # (N,) of each client
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,14 @@ class Bernoulli:
 
     Parameters
     ----------
+    p : float
+        The same p_i for everyone.
     p_min : float
-        p_i is drawn once, uniformly from [p_min, 1]; FedAR's experiments use 0.1 and 0.5.
+        Instead of `p`: p_i is drawn once, uniformly from [p_min, 1]; FedAR's experiments use 0.1
+        and 0.5.
     seed : int
-        Which p_i: two runs with different seeds of their own still meet the same clients.
+        With `p_min`, which p_i: two runs with different seeds of their own still meet the same
+        clients.
 
     Notes
     -----
@@ -36,18 +40,39 @@ class Bernoulli:
     ----------
     Jiang et al., FedAR: Addressing Client Unavailability in Federated Learning with Local Update
     Approximation and Rectification, 2024.
+
+    Examples
+    --------
+    >>> from understudy import Bernoulli, Population
+    >>> Bernoulli(0.3).init(Population(3)).p
+    array([0.3, 0.3, 0.3])
+    >>> Bernoulli(p_min=0.3).init(Population(3)).p.round(2)
+    array([0.3 , 0.41, 0.33])
     """
 
-    p_min: float = 0.1
+    p: float | None = field(default=None, metadata={"added": "0.2", "or": "p_min"})
+    p_min: float | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks.number("p_min", self.p_min, low=0, high=1)
         checks.integer("seed", self.seed, low=0)
+        if (self.p is None) == (self.p_min is None):
+            both = f"p={self.p!r} and p_min={self.p_min!r}"
+            raise ValueError(
+                "Bernoulli: expected either p, the probability of everyone, or p_min, where each "
+                f"client's is drawn from [p_min, 1], got {'neither' if self.p is None else both}"
+            )
+        for name in ("p", "p_min"):
+            if getattr(self, name) is not None:
+                checks.number(name, getattr(self, name), low=0, high=1)
 
     def init(self, population: Population) -> BernoulliState:
+        n = population.n_clients
+        if self.p is not None:
+            return BernoulliState(p=np.full(n, float(self.p)))
+        assert self.p_min is not None
         rng = generator(self.seed, "availability/init")
-        return BernoulliState(p=rng.uniform(self.p_min, 1.0, size=population.n_clients))
+        return BernoulliState(p=rng.uniform(self.p_min, 1.0, size=n))
 
     def draw(self, state: BernoulliState, t: int, rng: np.random.Generator) -> Bools:
         return rng.random(len(state.p)) <= state.p

@@ -144,6 +144,22 @@ class Federation:
         tested[self.test] = True
         _refuse_shared("validation", validation, tested, "are not in test", "are")
 
+    def __repr__(self) -> str:
+        """How many clients there are, and how much of what they hold."""
+        fewest, most = int(self.sizes.min()), int(self.sizes.max())
+        each = f"{fewest:,} each" if fewest == most else f"{fewest:,} to {most:,} each"
+        groups = "" if self.groups is None else f" in {len(np.unique(self.groups))} groups"
+        parts = [
+            f"{self.n_clients:,} client{'s' * (self.n_clients > 1)}{groups}",
+            f"{int(self.sizes.sum()):,} training examples ({each})",
+            f"{len(self.test):,} for testing",
+            f"inputs of shape {tuple(self.x.shape[1:])}",
+            f"{self.n_classes} classes" if self.n_classes else "regression",
+        ]
+        if self.validation is not None:
+            parts.insert(2, f"{len(self.indices('validation')):,} for validation")
+        return f"<Federation{f' {self.name!r}' if self.name else ''}: {', '.join(parts)}>"
+
     def __getstate__(self) -> dict[str, Any]:
         # shared memory belongs to the process that made it
         held = dict(self.__dict__)  # at once: another thread may be adding to it

@@ -232,8 +232,8 @@ def with_field(modes: Mapping[str, Any], name: str) -> list[str]:
     having = []
     for label, value in modes.items():
         with within("availability", label):
-            part = structure.part("availability", value)
-        if is_dataclass(part) and name in [item.name for item in fields(part)]:
+            kind = structure.kind_of("availability", value)
+        if is_dataclass(kind) and name in [item.name for item in fields(kind)]:
             having.append(label)
     return having
 

@@ -1,4 +1,4 @@
-"""What one sees while a study runs: on a terminal, and nowhere else."""
+"""What one sees while a study runs: bars on a terminal and in a notebook, elsewhere lines."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from understudy.studies.definition.cell import Cell
+from understudy.studies.execution.notebook_progress import NotebookProgress
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -33,14 +34,17 @@ class Display(Protocol):
 
 
 def display(wanted: bool) -> Display:
-    """Bars, if wanted and if somebody can see them."""
-    if wanted:
-        from rich.console import Console
+    """Bars where they can be drawn anew, else a line for each cell; nothing if not wanted."""
+    if not wanted:
+        return Quiet()
+    from rich.console import Console
 
-        console = Console(stderr=True)
-        if console.is_terminal:
-            return Bars(console)
-    return Quiet()
+    console = Console(stderr=True)
+    if console.is_terminal:
+        return Bars(console)
+    if console.is_jupyter:
+        return NotebookProgress()
+    return Lines()
 
 
 class Quiet:
@@ -53,6 +57,43 @@ class Quiet:
     def progress(self, key: str, t: int, accuracy: float | None) -> None: ...
 
     def ended(self, key: str, well: bool) -> None: ...
+
+    def say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    def close(self) -> None: ...
+
+
+class Lines:
+    """A line on stderr for each cell that has ended: for log files, and for terminals of others."""
+
+    def __init__(self) -> None:
+        self._cells: dict[str, Cell] = {}
+        self._accuracy: dict[str, float] = {}
+        self._n_ended = self._n_cells = 0
+
+    def start(self, title: str, cells: Sequence[Cell], done: int, words: str) -> None:
+        self._cells, self._accuracy = {cell.key: cell for cell in cells}, {}
+        self._n_ended, self._n_cells = done, done + len(cells)
+        there = f", {done} of them done already" if done else ""
+        self.say(f"{title}: {self._n_cells} cells{there}{f'; {words}' if words else ''}")
+
+    def begun(self, cell: Cell, t: int) -> None: ...
+
+    def progress(self, key: str, t: int, accuracy: float | None) -> None:
+        last = key in self._cells and t == self._cells[key].task.rounds
+        if last and accuracy is not None:
+            self._accuracy[key] = accuracy
+
+    def ended(self, key: str, well: bool) -> None:
+        if key not in self._cells:
+            return
+        cell = self._cells[key]
+        self._n_ended += 1
+        words = f"{cell.task.rounds} rounds" if well else "failed"
+        if well and key in self._accuracy:
+            words += f", accuracy {self._accuracy[key]:.1%}"
+        self.say(f"[{self._n_ended}/{self._n_cells}] {label(cell.labels, cell.seed)}: {words}")
 
     def say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)

@@ -222,7 +222,7 @@ def _played(run: Run, task: Task, reporter: Reporter) -> Findings | None:
 
     findings = None
     for log in run:
-        reporter.progress(log.t + 1, _accuracy(log))
+        reporter.progress(log.t + 1, accuracy_of(log))
         if log.t + 1 == task.rounds and task.analysis:
             findings = analyse(run, task)  # now: memories and trainer are still there
         elif reporter.stopping and run.state.t < task.rounds:
@@ -260,7 +260,7 @@ def said(error: BaseException) -> tuple[str, str]:
     return f"{line}\n\n{trace}", "disk" if full else "error"
 
 
-def _accuracy(log: RoundLog) -> float | None:
+def accuracy_of(log: RoundLog) -> float | None:
     for name, value in log.metrics.items():
         if name.endswith("accuracy"):
             return value

@@ -88,7 +88,7 @@ def run_study(
     skip : collection of str
         Keys of cells that are left out.
     progress : bool
-        Show bars, on a terminal.
+        Show bars on a terminal, one bar in a notebook, elsewhere a line for each finished cell.
 
     Returns
     -------

@@ -14,7 +14,7 @@ from understudy.memory.run_folder import STATE
 from understudy.memory.tensor_stream import CheckpointError, Reader, sync_folder
 from understudy.studies.execution.budget import Budget
 from understudy.studies.execution.locks import CellLocks
-from understudy.studies.execution.run_cell import NO_ROOM
+from understudy.studies.execution.run_cell import NO_ROOM, accuracy_of
 from understudy.studies.store.model_files import cells_folder, write_files
 from understudy.studies.store.store import Store, StoreFull
 
@@ -96,7 +96,7 @@ class Scheduler:
                 self._executor.stop()
                 if self._full is None:
                     self._display.say(
-                        "StopSignals when the rounds in progress have ended. Once more kills them."
+                        "Stopping when the rounds in progress have ended. Once more kills them."
                     )
             if waiting and self._executor.room > 0 and time.monotonic() >= ask_again:
                 waiting = self._hand_out(waiting, shared_out)
@@ -187,6 +187,8 @@ class Scheduler:
         self._begun.add(key)
 
     def _keep(self, key: str, logs: list[RoundLog]) -> None:
+        # workers tell of a round now and then only: the last one is known from here
+        self._display.progress(key, logs[-1].t + 1, accuracy_of(logs[-1]))
         if self._full is None:
             try:
                 self._store.add_rounds(key, logs)

@@ -131,6 +131,18 @@ class Comparison:
 
         return tables.text(self.to_rich())
 
+    def __repr__(self) -> str:
+        """The table, as a terminal shows it."""
+        if self.rows.empty:
+            return f"<Comparison of {self.metric}: no cell is done (of {self.unfinished})>"
+        return self.to_text().rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        """The table, as a notebook shows it."""
+        from understudy.studies.statistics import html_table
+
+        return html_table.html_of(self)
+
 
 def compare(
     frame: pd.DataFrame,

@@ -160,7 +160,7 @@ def rich_comparison(comparison: Comparison) -> RenderableType:
 
     sheet = sheet_of(comparison)
     first = len(comparison.labels)
-    shown, told = _columns_worth_showing(sheet)
+    shown, told = columns_worth_showing(sheet)
     columns = [place for place in shown if place >= first]
     heads = {"participants per round": "came", "p (t-test)": "p\nt-test"}
     heads |= {"p (Wilcoxon)": "p\nWilcoxon"}
@@ -202,7 +202,10 @@ def text(renderable: RenderableType) -> str:
     from rich.console import Console
 
     file = StringIO()
-    Console(file=file, width=WIDTH, color_system=None, highlight=False).print(renderable)
+    console = Console(
+        file=file, width=WIDTH, color_system=None, highlight=False, force_jupyter=False
+    )
+    console.print(renderable)
     return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
 
 
@@ -210,7 +213,7 @@ def _paragraph(notes: Sequence[str]) -> str:
     return textwrap.fill(" ".join(notes), WIDTH, break_on_hyphens=False)
 
 
-def _columns_worth_showing(sheet: TextTable) -> tuple[list[int], list[str]]:
+def columns_worth_showing(sheet: TextTable) -> tuple[list[int], list[str]]:
     shown, told = [], []
     needed = {"p (t-test)": ("t-test", SEEDS_OF_T), "p (Wilcoxon)": ("Wilcoxon", SEEDS_OF_WILCOXON)}
     for place, head in enumerate(sheet.heads):

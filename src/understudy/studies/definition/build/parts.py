@@ -76,6 +76,19 @@ def part(role: str, value: Any) -> Any:
     return _object(role, _made(role, looked_up(_REGISTRIES[role], name), settings, name))
 
 
+def kind_of(role: str, value: Any) -> Any:
+    """The class that `part` would make something of, where it can be told without its settings.
+
+    An axis may bring a setting that the part cannot do without.
+    """
+    name = value.get("name") if isinstance(value, Mapping) else value
+    if isinstance(name, str):
+        found = looked_up(_REGISTRIES[role], name)
+        if isinstance(found, type) and is_dataclass(found):
+            return found
+    return type(part(role, value))
+
+
 def looked_up(known: registry.Registry, name: str) -> Any:
     """What a name stands for."""
     with told_of(known=()):

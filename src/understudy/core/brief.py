@@ -1,0 +1,52 @@
+"""Parts as one would write them: without what has its default."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Any
+
+WIDTH = 88  # of a line; what is longer has a line for each setting
+
+
+def brief(part: Any) -> str:
+    """A dataclass in one line, with the settings that differ from its defaults.
+
+    Functions and classes are told by their names.
+
+    >>> from understudy import Capped, Local, inverse_time
+    >>> brief(Capped(share=0.5))
+    'Capped(share=0.5)'
+    >>> brief(Local(lr=0.1, schedule=inverse_time))
+    'Local(lr=0.1, schedule=inverse_time)'
+    """
+    if not is_dataclass(part) or isinstance(part, type):
+        return str(part.__qualname__) if hasattr(part, "__qualname__") else repr(part)
+    return f"{type(part).__name__}({', '.join(_settings(part))})"
+
+
+def brief_lines(part: Any) -> str:
+    """The same, with a line for each setting where one line would be too long."""
+    line = brief(part)
+    if len(line) <= WIDTH:
+        return line
+    inside = "".join(f"    {setting},\n" for setting in _settings(part))
+    return f"{type(part).__name__}(\n{inside})"
+
+
+def _settings(part: Any) -> list[str]:
+    told = [item for item in fields(part) if item.init and item.repr]
+    values = {item.name: getattr(part, item.name) for item in told if _differs(part, item)}
+    return [f"{name}={brief(value)}" for name, value in values.items()]
+
+
+def _differs(part: Any, item: Field[Any]) -> bool:
+    if item.default is MISSING and item.default_factory is MISSING:
+        return True
+    default = item.default if item.default_factory is MISSING else item.default_factory()
+    value = getattr(part, item.name)
+    if value is default:
+        return False
+    try:
+        return bool(value != default) or type(value) is not type(default)
+    except (TypeError, ValueError):  # an array, which is not simply equal or not
+        return True
