@@ -413,6 +413,10 @@ per_client = 10
 [model]
 name = "softmax"
 
+[local]
+epochs = 2
+batch_size = 5
+
 [strategies]
 full = { method = "fedavg", availability = "always" }
 dropout = "fedavg"
