@@ -413,6 +413,10 @@ per_client = 10
 [model]
 name = "softmax"
 
+[local]
+epochs = 2
+batch_size = 5
+
 [strategies]
 full = { method = "fedavg", availability = "always" }
 dropout = "fedavg"
@@ -439,7 +443,7 @@ strategy +came +accuracy, % +points +seeds
 ─+
 full +10\.0 +NUMBER +[+−]NUMBER +2
 dropout +7\.5 +NUMBER +– +2
-fdms +7\.5 +NUMBER +[+−]NUMBER +2
+fdms +7\.5 +NUMBER +[+−]?NUMBER +2
 
 came: participants per round\. Accuracy: mean of the last 10 evaluated rounds\. No
 intervals: they take 3 seeds\. Differences are taken seed by seed\. t-test: too

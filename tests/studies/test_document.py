@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,14 +45,15 @@ def error_of(rest: str = "", **parts: str) -> str:
 # -- what words stand for --------------------------------------------------------------------------
 
 
-def test_a_name_of_a_method_is_the_method_as_its_paper_sets_it() -> None:
-    assert strategy('"fdms"') == fdms()
-    assert strategy('{method = "fdms"}') == fdms()
+def test_a_name_of_a_method_is_the_method_trained_as_all_are() -> None:
+    assert strategy('"fdms"') == fdms(local=Local())
+    assert strategy('{method = "fdms"}') == fdms(local=Local())
+    assert strategy('{method = "fdms", local = "paper"}') == fdms()
 
 
 def test_the_settings_of_a_method_and_the_parts_of_a_strategy_share_one_table() -> None:
     made = strategy('{method = "fedgs", alpha = 2, m = 3, compensator = "fdms"}')
-    assert made == fedgs(alpha=2.0, m=3, compensator=FDMS())
+    assert made == fedgs(alpha=2.0, m=3, compensator=FDMS(), local=Local())
 
 
 def test_parts_in_parts() -> None:
@@ -68,10 +70,10 @@ def test_parts_in_parts() -> None:
 
 
 def test_a_part_of_one_class_only_needs_no_name() -> None:
-    assert strategy('{method = "fdms", race = {scale = 0.5}}') == fdms(
-        race=HoeffdingRace(scale=0.5)
-    )
-    assert strategy('{method = "fdms", race = "hoeffding_race"}') == fdms(race=HoeffdingRace())
+    made = strategy('{method = "fdms", race = {scale = 0.5}}')
+    assert made.compensator == FDMS(race=HoeffdingRace(scale=0.5))
+    made = strategy('{method = "fdms", race = "hoeffding_race"}')
+    assert made.compensator == FDMS(race=HoeffdingRace())
 
 
 @pytest.mark.parametrize(
@@ -98,19 +100,48 @@ def test_a_number_stays_whole_where_that_means_something_else() -> None:
         assert type(m) is kind
 
 
-def test_training_is_the_methods_then_the_studys_then_the_strategys_own() -> None:
+def test_training_is_the_studys_then_the_strategys_own() -> None:
+    """No schedule, weight decay or batch size of a paper comes along with a method's name."""
     table = '{method = "fedar", local = {batch_size = 8}}'
-    made = strategy(table, "[local]\nlr = 0.5\nbatch_size = 16").local
-    assert made == Local(lr=0.5, schedule=inverse_time, epochs=5, batch_size=8, weight_decay=0.001)
-    assert strategy('"fdms"').local == FDMS_LOCAL
-    assert strategy('"mifa"').local == FEDAR_LOCAL
+    made = strategy(table, "[local]\nlr = 0.5\nbatch_size = 16\nweight_decay = 0.1").local
+    assert made == Local(lr=0.5, batch_size=8, weight_decay=0.1)
+    for method in ("fdms", "mifa", "fedgs"):
+        assert strategy(f'"{method}"').local == Local()
     assert strategy('{compensator = "mifa"}').local == Local()
 
 
+def test_training_as_the_papers_have_it_is_asked_for() -> None:
+    own, paper = '{method = "mifa", local = "paper"}', 'local = "paper"'
+    assert strategy(own, "[local]\nlr = 0.5").local == FEDAR_LOCAL
+    assert strategy('"fdms"', top=paper).local == FDMS_LOCAL
+    assert strategy('"mdsample"', top=paper).local == FEDGS_LOCAL
+    over = strategy('{method = "fedar", local = {batch_size = 8}}', top=paper).local
+    assert over == replace(FEDAR_LOCAL, batch_size=8)
+
+
+def test_nothing_is_set_below_the_papers_training() -> None:
+    told = r"local: is 'paper', each method's own: nothing can be set below it"
+    with pytest.raises(StudyError, match=told):
+        study(top='local = "paper"', overrides=["local.lr=0.5"])
+    with pytest.raises(StudyError, match=told):
+        study('[axes]\n"local.lr" = [0.1, 0.2]', top='local = "paper"')
+    with pytest.raises(StudyError, match=r"a table of lr, .* or 'paper', got 'papers'"):
+        study(top='local = "papers"')
+
+
+def test_an_axis_of_training_leaves_a_strategy_with_its_papers_alone() -> None:
+    strategies = '[strategies]\na = "fdms"\nb = {method = "mifa", local = "paper"}'
+    cells = study('[axes]\n"local.lr" = [0.1, 0.2]', strategies=strategies).cells()
+    found = [(c.labels["strategy"], c.labels["lr"], c.task.strategy.local) for c in cells]
+    assert found == [
+        ("a", 0.1, Local(lr=0.1)),
+        ("b", None, FEDAR_LOCAL),
+        ("a", 0.2, Local(lr=0.2)),
+    ]
+
+
 def test_epochs_unset_the_steps_that_would_win() -> None:
-    assert strategy('"mdsample"').local == FEDGS_LOCAL
-    assert strategy('"mdsample"').local.steps == 10
-    made = strategy('"mdsample"', "[local]\nepochs = 3").local
+    made = strategy('{method = "mdsample", local = {epochs = 3}}', "[local]\nsteps = 4").local
     assert (made.epochs, made.steps) == (3, None)
     made = strategy('{method = "mdsample", local = {steps = 4}}', "[local]\nepochs = 3").local
     assert (made.epochs, made.steps) == (3, 4)
@@ -177,7 +208,7 @@ def test_schedules_by_name_and_by_table() -> None:
 def test_a_rule_for_all_leaves_a_method_its_own() -> None:
     rule = '[local]\nrule = {name = "proximal", mu = 0.2}'
     assert strategy('"fdms"', rule).local.rule == Proximal(0.2)
-    assert strategy('{method = "fedprox", mu = 0.5}', rule) == fedprox(mu=0.5)
+    assert strategy('{method = "fedprox", mu = 0.5}', rule) == fedprox(mu=0.5, local=Local())
     own = strategy('{method = "fedprox", local = {rule = "plain"}}')
     assert own.local.rule == Plain()
 

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +30,7 @@ from understudy import (
     results,
 )
 from understudy.simulation import clustered_digits
+from understudy.strategies import FDMS_LOCAL
 from understudy.studies import Study, StudyError
 from understudy.studies.definition.cell import DataRecipe, key_of
 
@@ -41,7 +42,7 @@ def small(**changes: object) -> Study:
         "name": "small",
         "data": RECIPE,
         "model": "softmax",
-        "strategies": {"drop": fedavg(), "fdms": fdms()},
+        "strategies": {"drop": fedavg(), "fdms": fdms(local=Local())},
         "rounds": 3,
         **changes,
     }
@@ -61,7 +62,7 @@ def test_objects_and_words_make_the_same_cells() -> None:
     assert keys(made) == keys(written)
     assert [cell.labels for cell in made.cells()] == [cell.labels for cell in written.cells()]
     tables = small(
-        strategies={"drop": "fedavg", "fdms": {"method": fdms()}},
+        strategies={"drop": "fedavg", "fdms": {"method": fdms(local=Local())}},
         availability={"half": {"name": "fixed_dropout"}},
         data=DataRecipe("digits", "clustered", settings={"per_client": 30}),
         model={"name": "softmax"},
@@ -100,11 +101,36 @@ def test_a_strategy_object_with_its_own_availability() -> None:
     ]
 
 
-def test_training_for_all_goes_over_what_objects_have() -> None:
-    made = small(strategies={"a": fdms(), "b": fedprox(mu=0.3)}, local={"lr": 0.7, "rule": "plain"})
-    a, b = (cell.task.strategy.local for cell in made.cells())
-    assert a == Local(lr=0.7, epochs=2, batch_size=5)
-    assert (b.lr, b.rule) == (0.7, Proximal(0.3))
+def test_objects_keep_their_training() -> None:
+    strategies = {
+        "object": fdms(),
+        "in a table": {"method": fdms(), "availability": Always()},
+        "a table over it": {"method": fdms(), "local": {"lr": 0.2}},
+        "word": "fdms",
+    }
+    made = small(strategies=strategies, local={"lr": 0.7})
+    found = {cell.labels["strategy"]: cell.task.strategy.local for cell in made.cells()}
+    assert found == {
+        "object": FDMS_LOCAL,
+        "in a table": FDMS_LOCAL,
+        "a table over it": replace(FDMS_LOCAL, lr=0.2),
+        "word": Local(lr=0.7),
+    }
+
+
+def test_an_axis_of_training_reaches_into_objects() -> None:
+    strategies = {"a": fedprox(mu=0.3), "b": {"method": fdms(), "availability": Always()}}
+    made = small(strategies=strategies, axes={"local.lr": [0.5, 0.6]})
+    found = [(c.labels["strategy"], c.labels["lr"], c.task.strategy.local) for c in made.cells()]
+    assert [(label, lr) for label, lr, _ in found] == [
+        ("a", 0.5),
+        ("b", 0.5),
+        ("a", 0.6),
+        ("b", 0.6),
+    ]
+    assert all(local.lr == lr for _, lr, local in found)
+    assert {local.batch_size for _, _, local in found} == {32, 5}
+    assert found[0][2].rule == Proximal(0.3)
 
 
 def test_axes_reach_into_objects() -> None:
@@ -217,7 +243,7 @@ def test_what_the_store_keeps_of_a_study_is_plain() -> None:
 
 def test_a_cell_can_be_played() -> None:
     cell = small(availability={"half": FixedDropout()}).cells()[1]
-    assert cell.task.strategy == fdms()
+    assert cell.task.strategy == fdms(local=Local())
     logs = list(cell.task.open(workers=1))
     assert [log.t for log in logs] == [0, 1, 2]
     assert cell.seed == 0

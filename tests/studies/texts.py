@@ -50,6 +50,6 @@ def study(
     return Study.read(text(rest, **parts), scale, overrides)
 
 
-def strategy(table: str, rest: str = "") -> Any:
+def strategy(table: str, rest: str = "", *, top: str = "") -> Any:
     """The strategy of a table, in a study with nothing else."""
-    return study(rest, strategies=f"[strategies]\nx = {table}").cells()[0].task.strategy
+    return study(rest, top=top, strategies=f"[strategies]\nx = {table}").cells()[0].task.strategy

@@ -91,7 +91,9 @@ def touches(path: tuple[str, ...], document: Document, strategy: str, mode: str 
 def _settles(strategy: Any, name: str) -> bool:
     """Whether a strategy decides on its own about a key of `Local`."""
     own = strategy.get("local", {}) if isinstance(strategy, Mapping) else {}
-    if isinstance(own, Local) or name in own or (name == "epochs" and "steps" in own):
+    if isinstance(own, Local) or own == methods.PAPER:
+        return True
+    if name in own or (name == "epochs" and "steps" in own):
         return True
     if name == "steps" and "epochs" in own:
         return True  # which unset them
@@ -111,7 +113,17 @@ def moved(document: Document, axis: Axis, level: Level, mode: str) -> Document:
     path = axis.path
     if path[0] == "availability" and path[1] not in document["availability"]:
         path = ("availability", mode, *path[1:])
-    return put(document, path, level.value)
+    return put_for_all(document, path, level.value)
+
+
+def put_for_all(document: Document, path: tuple[str, ...], value: Any) -> Document:
+    """A value at a key; one of `local` reaches strategies made in Python too."""
+    changed = put(document, path, value)
+    if path[0] == "local":
+        for label, strategy in document["strategies"].items():
+            if methods.given_as_object(strategy):
+                changed = put(changed, ("strategies", label, *path), value)
+    return changed
 
 
 def levels_of(value: Any, place: tuple[str, ...]) -> tuple[Level, ...]:

@@ -165,7 +165,8 @@ def normal(document: Mapping[str, Any]) -> Document:
     for key in ("data", "model"):
         if isinstance(made.get(key), str):
             made[key] = {"name": made[key]}
-    made["local"] = methods.local_table(made["local"])
+    if made["local"] != methods.PAPER:
+        made["local"] = methods.local_table(made["local"])
     made["axes"] = flat_axes(made.get("axes", {}))
     made["block"] = _named_blocks(made.get("block", []))
     made["scale"] = _scales(made.get("scale", {}))

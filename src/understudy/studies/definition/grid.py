@@ -17,6 +17,7 @@ from understudy.studies.definition.axes import (
     levels_of,
     moved,
     own_availability,
+    put_for_all,
     refuse_epochs_and_steps,
     touches,
 )
@@ -33,7 +34,7 @@ from understudy.studies.definition.errors import (
     unknown_key,
     within,
 )
-from understudy.studies.definition.overrides import LISTED, Document, path_of, put, with_field
+from understudy.studies.definition.overrides import LISTED, Document, path_of, with_field
 
 if TYPE_CHECKING:
     from understudy.simulation.data.federation import Federation
@@ -139,7 +140,7 @@ class Grid:
                 if not touches(path, document, label, None):
                     continue
                 for level in levels:
-                    tried = put(document, path, level.value)
+                    tried = put_for_all(document, path, level.value)
                     own = {**self._labels(block, labels), TUNED: level.label}
                     for seed in tune.seeds:
                         yield Draft(own, self._trial(tried, labels, seed, tune))
@@ -328,7 +329,7 @@ class Grid:
             if picks[name] not in levels:
                 words = ", ".join(str(known) for known in levels)
                 raise StudyError(f"expected one of {words}, got {shown(picks[name])}", "tune", name)
-            return put(document, path, levels[picks[name]])
+            return put_for_all(document, path, levels[picks[name]])
 
         return changed
 

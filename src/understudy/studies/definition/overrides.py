@@ -165,6 +165,8 @@ def _trained(table: Any, path: Path, value: Any) -> Any:
     """A table of how clients train, with a value; steps would win over epochs, and are unset."""
     if not path:
         refuse_both(value)
+    elif isinstance(table, str):
+        raise StudyError(f"is {table!r}, each method's own: nothing can be set below it")
     changed = put_in(table, path, value)
     given = value if not path and isinstance(value, Mapping) else path[:1]
     if "epochs" in given and "steps" not in given and isinstance(changed, Mapping):

@@ -21,27 +21,39 @@ from understudy.studies.definition.build.parts import (
 from understudy.studies.definition.errors import StudyError, shown, told_of, unknown_key, within
 
 STRATEGY_KEYS = tuple(item.name for item in fields(Strategy))
+PAPER = "paper"  # as `local`: how each method's own paper trains
 
 
-def strategy(value: Any, local: Mapping[str, Any] | Local | None = None) -> Strategy:
+def strategy(value: Any, local: Mapping[str, Any] | Local | str | None = None) -> Strategy:
     """A strategy from a method's name, a table or itself; `local` is the study's, for all.
 
-    How clients train: the method's own, then the study's, then the strategy's own table.
+    How clients train is the same for all strategies of a study, or the comparison is not one of
+    methods: `Local`'s defaults, then the study's table, then the strategy's own table. A method
+    keeps its rule (FedProx's term, SCAFFOLD's variates), and its paper's schedule and weight decay
+    only where ``local = "paper"`` asks for them. A `Strategy` made in Python keeps its own.
     """
-    own: Any = {}
     if isinstance(value, Strategy):
-        made = value
-    else:
-        table = {"method": value} if isinstance(value, str) else dict(_table(value))
-        table.pop("availability", None)
-        own = table.pop("local", {})
-        made = _method(table.pop("method", None), table)
+        return value
+    table = {"method": value} if isinstance(value, str) else dict(_table(value))
+    table.pop("availability", None)
+    own = table.pop("local", {})
+    method = table.pop("method", None)
+    made = _method(method, table)
+    rule = made.local.rule
     if isinstance(own, Local):
-        trained = own if isinstance(made.local.rule, Plain) else replace(own, rule=made.local.rule)
+        trained = own if isinstance(rule, Plain) else replace(own, rule=rule)
+    elif PAPER in (own, local) or isinstance(method, Strategy):
+        trained = _layered(made.local, {}, {} if own == PAPER else own)
     else:
-        trained = _layered(made.local, local, own)
+        trained = _layered(Local(rule=rule), local, own)
     with told_of(known=STRATEGY_KEYS):
         return replace(made, local=trained)
+
+
+def given_as_object(value: Any) -> bool:
+    """Whether a strategy was made in Python, and so keeps how its clients train."""
+    method = value.get("method") if isinstance(value, Mapping) else value
+    return isinstance(method, Strategy)
 
 
 def _table(value: Any) -> Mapping[str, Any]:
@@ -106,8 +118,9 @@ def _layered(base: Local, study: Any, own: Any) -> Local:
 
 def check_local(value: Any) -> None:
     """Refuse a study's table that is wrong whatever the strategy."""
-    with told_of("local", known=field_names(Local)):
-        replace(Local(), **given_fields(Local, local_table(value)))
+    if value != PAPER:
+        with told_of("local", known=field_names(Local)):
+            replace(Local(), **given_fields(Local, local_table(value)))
 
 
 def local_table(value: Any) -> Mapping[str, Any]:
@@ -117,5 +130,6 @@ def local_table(value: Any) -> Mapping[str, Any]:
     if isinstance(value, Local):
         return {item.name: getattr(value, item.name) for item in fields(Local)}
     if not isinstance(value, Mapping):
-        raise StudyError(f"expected a table of {', '.join(field_names(Local))}, got {shown(value)}")
+        known = ", ".join(field_names(Local))
+        raise StudyError(f"expected a table of {known}, or {PAPER!r}, got {shown(value)}")
     return value
