@@ -267,6 +267,17 @@ def test_an_error_inside_lifts_the_limit_and_an_inner_one_does_not() -> None:
 
 
 @pytest.mark.usefixtures("two_threads")
+def test_another_thread_may_limit_what_this_one_has_set() -> None:
+    """threadpoolctl 3.8 by itself listens to the thread that was first, and says nothing."""
+    found: list[list[int]] = []
+    thread = threading.Thread(target=one_thread()(lambda: found.append(threads_now())))
+    thread.start()
+    thread.join(60)
+    assert set(found[0]) == {1}
+    assert set(threads_now()) == {2}
+
+
+@pytest.mark.usefixtures("two_threads")
 def test_a_thread_that_leaves_does_not_lift_the_limit_of_another() -> None:
     entered, leave, found = threading.Event(), threading.Event(), []
 
