@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from torch.nn.functional import cross_entropy
 
-from understudy.core.describe import describe
+from understudy.core.describe import describe, refuse_unknown
 from understudy.core.roles import Availability
 from understudy.parts.availability.always import Always
 from understudy.parts.delay import Delay
@@ -147,6 +147,7 @@ class Task:
         }
         described["model"] = canonical_model(self.model)
         described["data"] = self._described_data()
+        refuse_unknown(described)  # two of them would be one cell
         names = sorted(foreign_sources(described))
         sources = {name: source_digest(name, self.sources) for name in names}
         plain: dict[str, Any] = json.loads(json.dumps({**described, "sources": sources}))
