@@ -32,6 +32,7 @@ LONGEST = 1000  # numbers in a list that a function holds on to, told one by one
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _BOTH_HASHES = re.compile(r"( [0-9a-f]{8}) [0-9a-f]{64}")  # see _hashed
 _ONCE_ONLY = (GeneratorType, CoroutineType, AsyncGeneratorType)  # told by nothing but their names
+_NOT_IN_NUMPY = (torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)
 _FRAMEWORK = frozenset(vars(torch.nn.Module()))  # what every module has
 
 
@@ -217,8 +218,9 @@ def _shortened(described: Any) -> Any:
 def _array(part: torch.Tensor | np.ndarray[Any, Any], above: tuple[Any, ...]) -> Any:
     if isinstance(part, torch.Tensor):
         part = part.detach().cpu()
-        if part.dtype is torch.bfloat16:  # NumPy has none
-            return f"bfloat16{tuple(part.shape)} {_hashed(part.float().numpy().tobytes())}"
+        if part.dtype in _NOT_IN_NUMPY:
+            name = str(part.dtype).removeprefix("torch.")
+            return f"{name}{tuple(part.shape)} {_hashed(part.float().numpy().tobytes())}"
     array = np.asarray(part)
     if array.dtype.hasobject:  # its bytes are places in memory
         return {"class": "ndarray", "items": _described(array.tolist(), above)}

@@ -148,9 +148,14 @@ class Strategy:
         need = measure(self, population, len(params), params.dtype, round_memory)
         refuse_if_too_large(need, None if folder is None else Path(folder))
         run_folder = None if folder is None else RunFolder.create(Path(folder))
-        state = self._fresh(population, params.detach().clone(), seed, n_parameters, run_folder)
-        state.extra = extra
-        checkpoint.commit(state)
+        try:
+            state = self._fresh(population, params.detach().clone(), seed, n_parameters, run_folder)
+            state.extra = extra
+            checkpoint.commit(state)
+        except BaseException:
+            if run_folder is not None:
+                run_folder.close()  # free for another try
+            raise
         return state
 
     def _fresh(
