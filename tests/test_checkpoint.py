@@ -46,8 +46,10 @@ from understudy import (
     resume,
     save_state,
 )
+from understudy.core.types import Setup
 from understudy.memory.rows import RowStore
 from understudy.memory.tensor_stream import Reader
+from understudy.parts.samplers.uniform import Everyone
 from understudy.server.state import ServerState, leaves, row_stores
 from understudy.testing import play, snapshot, updates_for
 
@@ -183,6 +185,91 @@ def test_every_floating_type_is_kept(dtype: torch.dtype, tmp_path: Path) -> None
             assert torch.equal(rows.get(client), state.compensator.rows.get(client))
     assert snapshot(loaded) == snapshot(resumed)
     resumed.close()
+
+
+@dataclasses.dataclass
+class OddState:
+    numbers: Any
+    rows: RowStore | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Odd(Everyone):
+    """Everyone, and a state of whatever it was given."""
+
+    numbers: Any = None
+    rows: torch.dtype | None = None
+
+    def init(self, setup: Setup) -> OddState:  # type: ignore[override]
+        return OddState(self.numbers, None if self.rows is None else setup.rows(2, self.rows))
+
+
+STORABLE = [
+    *(np.array([3, 0, 1]).astype(kind) for kind in ("i2", "u2", "u4", "u8", "?", "f2", ">i4")),
+    *(torch.tensor([3, 0, 1]).to(kind) for kind in (torch.int16, torch.uint16, torch.uint32)),
+    *(torch.tensor([3, 0, 1]).to(kind) for kind in (torch.uint64, torch.bool, torch.float8_e5m2)),
+    np.broadcast_to(np.int16(7), (3,)),  # read-only
+    np.arange(6, dtype=np.int16)[::-2],
+    np.array(-5, dtype=np.int16),
+]
+
+
+@pytest.mark.parametrize("numbers", STORABLE, ids=lambda numbers: str(numbers.dtype))
+def test_whatever_a_file_can_hold_is_kept(numbers: Any, tmp_path: Path) -> None:
+    strategy = Strategy(sampler=Odd(numbers, rows=torch.int16))
+    state = strategy.init(Population(5), torch.ones(7), folder=tmp_path / "r")
+    state.sampler.rows.put(3, torch.tensor([-300, 7], dtype=torch.int16))
+    strategy.commit(state)
+    save_state(state, tmp_path / "export")
+    state.close()
+    for again in (load_state(tmp_path / "export", strategy), resume(tmp_path / "r", strategy)):
+        kept = again.sampler.numbers
+        assert type(kept) is type(numbers)
+        assert kept.shape == numbers.shape
+        assert kept.tolist() == numbers.tolist()
+        if isinstance(numbers, np.ndarray):
+            assert kept.dtype == numbers.dtype.newbyteorder("=")
+        else:
+            assert kept.dtype == numbers.dtype
+        assert again.sampler.rows.get(3).tolist() == [-300, 7]
+        again.close()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "found"),
+    [
+        (np.array([1j]), "complex128"),
+        (torch.tensor([1j]), "complex64"),
+        (np.array([1.0], dtype=np.longdouble), str(np.dtype(np.longdouble))),
+        (np.array(["2024-01-01"], dtype="datetime64[D]"), "datetime64[D]"),
+        (np.array(["a"]), "<U1"),
+        (np.array([None]), "object"),
+    ],
+    ids=str,
+)
+def test_what_no_file_can_hold_is_refused_at_once_naming_the_field(
+    numbers: Any, found: str, tmp_path: Path
+) -> None:
+    strategy = Strategy(sampler=Odd(numbers))
+    with pytest.raises(TypeError) as refused:
+        strategy.init(Population(5), torch.ones(7), folder=tmp_path)
+    told = str(refused.value)
+    assert told.startswith("state.sampler.numbers: ")
+    assert told.endswith(f"got {found}")
+    assert "float32" in told
+    assert "int16" in told
+    begun(STALE, tmp_path).close()  # the folder is free for another try
+    state = strategy.init(Population(5), torch.ones(7))  # nothing is stored
+    play(strategy, state, 0)
+    with pytest.raises(TypeError, match=r"^state\.sampler\.numbers: "):
+        save_state(state, tmp_path / "export")
+
+
+def test_rows_that_no_file_can_hold_are_refused_naming_the_field(tmp_path: Path) -> None:
+    strategy = Strategy(sampler=Odd(rows=torch.complex64))
+    state = strategy.init(Population(5), torch.ones(7))
+    with pytest.raises(TypeError, match=r"^state\.sampler\.rows: .* got complex64$"):
+        save_state(state, tmp_path / "export")
 
 
 def test_the_population_and_the_facts_learnt_come_back(tmp_path: Path) -> None:
@@ -918,6 +1005,33 @@ def test_a_round_that_broke_off_is_never_committed(
     again = resume(tmp_path, STALE)
     assert snapshot(again) == before
     again.close()
+
+
+def test_nobody_joins_or_leaves_and_nothing_is_saved_in_the_middle_of_a_round(
+    tmp_path: Path,
+) -> None:
+    state = begun(STALE, tmp_path / "r", rounds=3)
+    cohort = STALE.select(state, np.ones(N, dtype=bool))
+    arrivals = updates_for([(int(client), state.t) for client in cohort.asked], state.params)
+    filled = STALE.fill(state, cohort, arrivals)
+    before, files = snapshot(state), {path.name for path in (tmp_path / "r").iterdir()}
+    for change in (
+        lambda: STALE.grow(state, Population(N + 2)),
+        lambda: STALE.retire(state, 1),
+        lambda: save_state(state, tmp_path / "export"),
+    ):
+        with pytest.raises(RuntimeError, match="round 3 was broken off"):
+            change()
+        assert snapshot(state) == before
+        assert (state.n_clients, state.population.n_clients) == (N, N)
+        assert {path.name for path in (tmp_path / "r").iterdir()} == files
+    assert not (tmp_path / "export").exists()
+    STALE.finish(state, filled)
+    STALE.grow(state, Population(N + 2))
+    STALE.retire(state, 1)
+    assert state.n_clients == N + 2
+    assert not state.active[1]
+    state.close()
 
 
 def test_resuming_needs_no_memory_for_the_rows(

@@ -36,6 +36,7 @@ from understudy.core.types import (
 from understudy.memory.rows import RowStore
 from understudy.memory.tensor_stream import raw_bytes
 from understudy.server.checkpoint import load_state, save_state
+from understudy.server.round import round_end
 from understudy.server.state import ServerState, leaves
 from understudy.server.strategy import Strategy
 
@@ -239,7 +240,7 @@ def _check_reads_only(strategy: Strategy, state: ServerState, population: Popula
     came = updates_for(requests, state.params)
     assert isinstance(came.deltas, torch.Tensor)
     untouched = came.deltas.clone()
-    end = strategy._round_end(state, first, came, Arrivals.none())
+    end = round_end(strategy, state, first, came, Arrivals.none())
     if requests:
         strategy.compensator.fill(state.compensator, end)
     only_read = snapshot(state) == before and torch.equal(came.deltas, untouched)

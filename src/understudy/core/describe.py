@@ -8,7 +8,17 @@ import re
 from collections.abc import Mapping
 from functools import partial
 from hashlib import sha256
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from types import (
+    AsyncGeneratorType,
+    BuiltinFunctionType,
+    CodeType,
+    CoroutineType,
+    FunctionType,
+    GeneratorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+)
 from typing import Any
 from zlib import crc32
 
@@ -20,11 +30,18 @@ from understudy.core.module_origin import LIBRARIES, is_installed
 DEEPEST = 60  # levels that are told one by one
 LONGEST = 1000  # numbers in a list that a function holds on to, told one by one
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_BOTH_HASHES = re.compile(r"( [0-9a-f]{8}) [0-9a-f]{64}")  # see _hashed
+_ONCE_ONLY = (GeneratorType, CoroutineType, AsyncGeneratorType)  # told by nothing but their names
+_NOT_IN_NUMPY = (torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)
 _FRAMEWORK = frozenset(vars(torch.nn.Module()))  # what every module has
 
 
 def describe(part: Any) -> Any:
-    """A part as plain data: its class and its hyper-parameters, nested."""
+    """A part as plain data: its class and its hyper-parameters, nested.
+
+    What can be told by its class alone (a lock, an open connection) is told so; where that will not
+    do, `refuse_unknown` says what and where it is.
+    """
     return _described(part, ())
 
 
@@ -70,7 +87,7 @@ def _described(part: Any, above: tuple[Any, ...]) -> Any:
         if other is part:
             return f"{_name(_named(part))}, {distance} above"
     if len(above) > DEEPEST:
-        return {"class": _name(type(part)), "state": _pickled(part)}
+        return _opaque(part)
     return _compound(part, (*above, part))
 
 
@@ -106,11 +123,13 @@ def _compound(part: Any, above: tuple[Any, ...]) -> Any:
     if isinstance(part, MethodType):
         method = _described(part.__func__, above)
         return {"function": method, "of": _described(part.__self__, above)}
-    if isinstance(part, BuiltinFunctionType):
+    if isinstance(part, BuiltinFunctionType | MethodWrapperType):
         owner = part.__self__
         if owner is None or isinstance(owner, ModuleType | type):
             return _name(part)
         return {"function": _name(part), "of": _described(owner, above)}
+    if isinstance(part, _ONCE_ONLY):
+        return UnknownText(part, _name(part))
     if hasattr(part, "__qualname__"):
         inner = getattr(part, "__wrapped__", None)  # of a cached function, for instance
         if inner is None:
@@ -124,12 +143,22 @@ def _object(part: Any, above: tuple[Any, ...]) -> Any:
     words, values = repr(part), _values(part)
     has_words = _ADDRESS.search(words) is None  # else its next life is elsewhere
     if has_words and (values is None or is_installed(type(part).__module__)):
-        extract = len(words) > LONGEST or "..." in words
-        return f"{words[:LONGEST]} {_pickled(part)}" if extract else words
-    name = _name(type(part))
+        if len(words) <= LONGEST and "..." not in words:
+            return words
+        state = _pickled(part)
+        told = f"{words[:LONGEST]} {state}"
+        return UnknownText(part, told) if state is None else told
     if values is None:
-        return {"class": name, "state": _pickled(part)}
-    return {"class": name, **{key: _described(value, above) for key, value in values.items()}}
+        return _opaque(part)
+    told_values = {key: _described(value, above) for key, value in values.items()}
+    return {"class": _name(type(part)), **told_values}
+
+
+def _opaque(part: Any) -> dict[str, Any]:
+    """By its class and a hash of what it holds; the class alone where it cannot be pickled."""
+    state = _pickled(part)
+    told = {"class": _name(type(part)), "state": state}
+    return UnknownObject(part, told) if state is None else told
 
 
 def _values(part: Any) -> dict[str, Any] | None:
@@ -200,6 +229,8 @@ def _content(cell: Any) -> Any:
 
 def _shortened(described: Any) -> Any:
     """Long lists of numbers by their hash: somebody's data, not settings."""
+    if isinstance(described, UnknownObject):
+        return described
     if isinstance(described, dict):
         return {name: _shortened(value) for name, value in described.items()}
     if not isinstance(described, list):
@@ -212,28 +243,83 @@ def _shortened(described: Any) -> Any:
 def _array(part: torch.Tensor | np.ndarray[Any, Any], above: tuple[Any, ...]) -> Any:
     if isinstance(part, torch.Tensor):
         part = part.detach().cpu()
-        if part.dtype is torch.bfloat16:  # NumPy has none
-            return f"bfloat16{tuple(part.shape)} {_checksum(part.float().numpy())}"
+        if part.dtype in _NOT_IN_NUMPY:
+            name = str(part.dtype).removeprefix("torch.")
+            return f"{name}{tuple(part.shape)} {_hashed(part.float().numpy().tobytes())}"
     array = np.asarray(part)
     if array.dtype.hasobject:  # its bytes are places in memory
         return {"class": "ndarray", "items": _described(array.tolist(), above)}
-    return f"{array.dtype}{array.shape} {_checksum(array)}"
+    return f"{array.dtype}{array.shape} {_hashed(array.tobytes())}"
 
 
-def _checksum(array: np.ndarray[Any, Any]) -> str:
-    return f"{crc32(array.tobytes()):08x}"
+def _hashed(content: bytes) -> str:
+    """Its sha256, behind the crc32 that stood alone in what was written before."""
+    return f"{crc32(content):08x} {sha256(content).hexdigest()}"
 
 
 def _pickled(part: Any) -> str | None:
     """A hash of what its maker thinks is needed to make it again."""
     try:
         return sha256(pickle.dumps(part, protocol=4)).hexdigest()
-    except Exception:  # whatever its maker raises: it is known by its class alone
+    except Exception:  # whatever its maker raises
         return None
 
 
+class UnknownObject(dict[str, Any]):
+    """The description of an object that shares it with all others of its class."""
+
+    def __init__(self, part: Any, described: Mapping[str, Any]) -> None:
+        super().__init__(described)
+        self.words = _in_a_line(part)
+
+
+class UnknownText(str):
+    """The same, of an object that is told by a text."""
+
+    words: str
+
+    def __new__(cls, part: Any, described: str) -> UnknownText:
+        text = super().__new__(cls, described)
+        text.words = _in_a_line(part)
+        return text
+
+
+def _in_a_line(part: Any) -> str:
+    words = " ".join(repr(part).split())
+    return words if len(words) <= 80 else f"{words[:79]}…"
+
+
+def refuse_unknown(described: Any, place: str = "") -> None:
+    """Raise where a description holds an object that shares it with all others of its class."""
+    if isinstance(described, UnknownObject | UnknownText):
+        raise TypeError(
+            f"{place}: expected settings that can be told from others, got {described.words}, "
+            "which cannot be pickled and does not show what it holds. Give its class a __repr__ "
+            "that tells its settings, without a place in memory; or let a dataclass hold the "
+            "settings, and make the object where it is used"
+        )
+    if isinstance(described, Mapping):
+        for name, value in described.items():
+            refuse_unknown(value, f"{place}.{name}" if place else str(name))
+    elif isinstance(described, list):
+        for index, value in enumerate(described):
+            refuse_unknown(value, f"{place}[{index}]")
+
+
+def brief(described: Any) -> Any:
+    """A description with crc32 in place of sha256: as all were before, and fit for a label."""
+    if isinstance(described, Mapping):
+        return {name: brief(value) for name, value in described.items()}
+    if isinstance(described, list):
+        return [brief(value) for value in described]
+    return _BOTH_HASHES.sub(r"\1", described) if isinstance(described, str) else described
+
+
 def differences(ours: Any, theirs: Any, place: str = "") -> list[str]:
-    """Where two descriptions differ, each as a sentence."""
+    """Where two descriptions differ, each as a sentence.
+
+    `theirs` may be stored, and of the time when arrays and code were told by their crc32 alone.
+    """
     if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
         if ours.get("class") != theirs.get("class"):
             return [
@@ -247,7 +333,9 @@ def differences(ours: Any, theirs: Any, place: str = "") -> list[str]:
                 ours.get(name), theirs.get(name), f"{place}.{name}" if place else name
             )
         ]
-    same = ours == theirs and type(ours) is type(theirs)  # 1 and 1.0 mean different things as m
+    # 1 and 1.0 mean different things as m
+    same_type = type(ours) is type(theirs) or (isinstance(ours, str) and isinstance(theirs, str))
+    same = same_type and (ours == theirs or brief(ours) == theirs)
     return [] if same else [f"{place} is {theirs!r} there, {ours!r} here"]
 
 
@@ -267,7 +355,7 @@ def _name(thing: Any) -> str:
     module = getattr(thing, "__module__", "") or ""
     name = getattr(thing, "__qualname__", repr(thing))
     if hasattr(thing, "__code__") and ("<lambda>" in name or "<locals>" in name):
-        name += f" {crc32(_code(thing.__code__)):08x}"
+        name += f" {_hashed(_code(thing.__code__))}"
     return name if module.partition(".")[0] == "understudy" else f"{module}:{name}"
 
 

@@ -1,19 +1,82 @@
-"""Server mathematics on one BLAS thread: its bits must not depend on the number of cores."""
+"""Mathematics on one thread: its bits must not depend on the number of cores."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-from functools import lru_cache
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any
 
+import torch
 from threadpoolctl import ThreadpoolController
 
 
-@lru_cache(maxsize=1)
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController()  # looking for the libraries takes longer than a small round
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Limit torch and every BLAS of this process to one thread meanwhile.
+
+    It may be entered again inside, and by several threads at once. A BLAS that is first loaded
+    inside is limited from the next time on.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # in this thread; torch's own BLAS too, which nobody else can see
+    _blas.limit()
+    try:
+        yield
+    finally:
+        _blas.release()
+        torch.set_num_threads(before)
 
 
-def one_blas_thread() -> AbstractContextManager[None]:
-    """Limit NumPy's and torch's BLAS to one thread meanwhile."""
-    limited: AbstractContextManager[None] = _controller().limit(limits=1, user_api="blas")
-    return limited
+class _BlasLibraries:
+    """The BLAS libraries of NumPy, SciPy and others: their number of threads is the process's.
+
+    So it is put back when the last of those who compute on one thread leaves, not the first.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._libraries: list[Any] = []
+        self._n_modules = 0
+        self._inside = 0  # how many compute on one thread now
+        self._before: dict[str, tuple[Any, int]] = {}  # file -> library, its threads before
+
+    def limit(self) -> None:
+        with self._lock:
+            for library in self._loaded():
+                self._before.setdefault(library.filepath, (library, library.get_num_threads()))
+                _set_threads(library, 1)
+            self._inside += 1
+
+    def release(self) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                for library, n_threads in self._before.values():
+                    _set_threads(library, n_threads)
+                self._before.clear()
+
+    def _loaded(self) -> list[Any]:
+        """Looked for again only when modules were imported since: SciPy brings a BLAS of its own.
+
+        Looking takes half a millisecond, longer than a small round; limiting takes microseconds.
+        """
+        n_modules = len(sys.modules)
+        if n_modules != self._n_modules:
+            self._libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+            self._n_modules = n_modules
+        return self._libraries
+
+
+def _set_threads(library: Any, n_threads: int) -> None:
+    """Whichever thread asks: threadpoolctl from 3.8 on would listen to the first one only."""
+    hand_over = getattr(library, "clear_controlling_thread", None)
+    if hand_over is not None:
+        hand_over(force=True)
+    library.set_num_threads(n_threads)
+    if hand_over is not None:
+        hand_over()
+
+
+_blas = _BlasLibraries()

@@ -19,14 +19,20 @@ import numpy.typing as npt
 import torch
 from safetensors import SafetensorError, safe_open
 
-NAMES = {
+NAMES = {  # all that every safetensors from 0.4.3 on reads
     torch.float64: "F64",
     torch.float32: "F32",
     torch.float16: "F16",
     torch.bfloat16: "BF16",
+    torch.float8_e4m3fn: "F8_E4M3",
+    torch.float8_e5m2: "F8_E5M2",
     torch.int64: "I64",
     torch.int32: "I32",
+    torch.int16: "I16",
     torch.int8: "I8",
+    torch.uint64: "U64",
+    torch.uint32: "U32",
+    torch.uint16: "U16",
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
@@ -45,15 +51,36 @@ class Entry:
     pieces: Iterable[torch.Tensor]
 
     @classmethod
-    def of(cls, value: torch.Tensor | npt.NDArray[np.generic]) -> Entry:
-        shape = tuple(value.shape)
-        if not isinstance(value, torch.Tensor):
-            value = torch.from_numpy(np.ascontiguousarray(value))
-        return cls(value.dtype, shape, [value])
+    def of(cls, name: str, value: torch.Tensor | npt.NDArray[np.generic]) -> Entry:
+        """A whole array; `name` is what an error calls it."""
+        tensor = value if isinstance(value, torch.Tensor) else as_tensor(value)
+        refuse_unstorable(name, value.dtype if tensor is None else tensor.dtype)
+        assert tensor is not None
+        return cls(tensor.dtype, tuple(value.shape), [tensor])
 
     @property
     def size(self) -> int:
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+
+def refuse_unstorable(name: str, dtype: object) -> None:
+    """Raise where numbers of a type have no place in a file; `name` is what holds them."""
+    if dtype not in NAMES:
+        known = ", ".join(_short(one) for one in NAMES)
+        raise TypeError(f"{name}: cannot be stored: expected {known}, got {_short(dtype)}")
+
+
+def _short(dtype: object) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def as_tensor(array: npt.NDArray[np.generic]) -> torch.Tensor | None:
+    """The same numbers; None where torch has none of this type."""
+    try:
+        # read-only, backwards, of another byte order: torch takes none of these as they are
+        return torch.from_numpy(np.require(array, array.dtype.newbyteorder("="), ["C", "W"]))
+    except TypeError:
+        return None
 
 
 def write(path: Path, entries: Mapping[str, Entry], about: Mapping[str, object]) -> None:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 
 from understudy.core.types import Arrivals, Bools, Cohort, Floats, Ints, Outcome, Reason, Refusal
+from understudy.memory.tensor_stream import as_tensor
 
 LARGEST = 2.0**53  # examples or steps: beyond it nobody counts, and sums could overflow
 
@@ -229,13 +230,8 @@ def _tensor(delta: Any, params: torch.Tensor) -> torch.Tensor:
 
 def _as_tensor(delta: Any) -> Any:
     """A numpy vector as a tensor, where torch has its type."""
-    if not isinstance(delta, np.ndarray):
-        return delta
-    try:
-        # read-only, backwards, of another byte order: torch takes none of these as they are
-        return torch.from_numpy(np.require(delta, delta.dtype.newbyteorder("="), ["C", "W"]))
-    except TypeError:
-        return delta
+    tensor = as_tensor(delta) if isinstance(delta, np.ndarray) else None
+    return delta if tensor is None else tensor
 
 
 def _real(value: Any) -> float:

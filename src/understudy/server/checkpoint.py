@@ -20,7 +20,14 @@ from understudy.core.describe import describe, differences
 from understudy.core.types import Population
 from understudy.memory.rows import RowStore, stride_bytes
 from understudy.memory.run_folder import STATE, FolderInUse, RunFolder
-from understudy.memory.tensor_stream import CheckpointError, Entry, Reader, sync_folder, write
+from understudy.memory.tensor_stream import (
+    CheckpointError,
+    Entry,
+    Reader,
+    refuse_unstorable,
+    sync_folder,
+    write,
+)
 from understudy.server.state import ServerState, leaves, row_stores
 
 if TYPE_CHECKING:
@@ -59,7 +66,7 @@ def _write(state: ServerState, run_folder: RunFolder) -> None:
     for path, store in stores.items():
         assert store.path is not None
         about["rows"][path] = store.path.name
-        entries[f"{path}.slot"] = Entry.of(store.slot)
+        entries[f"{path}.slot"] = Entry.of(f"{path}.slot", store.slot)
     about["population"] = run_folder.population_file
     sync_folder(run_folder.folder)
     write(run_folder.folder / STATE, entries, about)
@@ -162,10 +169,12 @@ def save_state(state: ServerState, path: str | Path) -> None:
     path : path
         The file; what was there is replaced once the new one is whole.
     """
+    state.refuse_half_a_round()
     entries, about = _packed(state)
     for place, store in row_stores(state):
         ids = np.flatnonzero(store.known)
-        entries[f"{place}.ids"] = Entry.of(ids)
+        entries[f"{place}.ids"] = Entry.of(f"{place}.ids", ids)
+        refuse_unstorable(f"state.{place}", store.dtype)
         pieces = [store.get(int(i)) for i in ids]  # borrowed, not copied
         entries[f"{place}.rows"] = Entry(store.dtype, (len(ids), store.width), pieces)
         about["rows"][place] = ""
@@ -196,7 +205,7 @@ def _packed(state: ServerState) -> tuple[dict[str, Entry], dict[str, Any]]:
     kinds: dict[str, str] = {}
     for path, value in leaves(state):
         if isinstance(value, torch.Tensor | np.ndarray):
-            entries[path] = Entry.of(value)
+            entries[path] = Entry.of(f"state.{path}", value)
             kinds[path] = "torch" if isinstance(value, torch.Tensor) else "numpy"
         elif value is None or isinstance(value, bool | int | float | str):
             numbers[path] = value
@@ -266,7 +275,7 @@ def _population_entries(population: Population, prefix: str = "") -> Iterator[tu
     for name in _POPULATION:
         value = getattr(population, name)
         if value is not None:
-            yield prefix + name, Entry.of(value)
+            yield prefix + name, Entry.of(f"population.{name}", value)
 
 
 def _read_population(reader: Reader, prefix: str = "") -> Population:

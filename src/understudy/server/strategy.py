@@ -1,13 +1,13 @@
 """A strategy: the parts of a server put together, and the round they make.
 
 ``select`` says who is wanted and asked; whoever trains, trains; ``apply`` takes what arrived,
-lets the compensator say which row speaks for which client, and takes the step.
+lets the compensator say which row speaks for which client, and takes the step. How, is in
+`understudy.server.round`.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -19,21 +19,10 @@ import torch
 
 from understudy.core import checks
 from understudy.core.brief import brief_lines
-from understudy.core.describe import describe, differences
 from understudy.core.rng import generator
 from understudy.core.roles import Aggregator, Compensator, Guard, Sampler, Server, check_with
-from understudy.core.threads import one_blas_thread
-from understudy.core.types import (
-    Applied,
-    Arrivals,
-    Cohort,
-    Contributions,
-    Ints,
-    Population,
-    RoundEnd,
-    RoundStart,
-    Setup,
-)
+from understudy.core.threads import one_thread
+from understudy.core.types import Applied, Arrivals, Cohort, Ints, Population, Setup
 from understudy.memory.rows import RowStore
 from understudy.memory.run_folder import RunFolder
 from understudy.parts.aggregators import Linear
@@ -42,31 +31,19 @@ from understudy.parts.local import Local
 from understudy.parts.samplers.uniform import Everyone
 from understudy.parts.servers import Sgd
 from understudy.server import checkpoint
-from understudy.server.admission import Admitted, admit, outcomes
 from understudy.server.footprint import Footprint, measure, refuse_if_too_large
-from understudy.server.state import (
-    ServerState,
-    base_weights,
-    grow_part,
-    grown_facts,
-    learn_facts,
-    row_stores,
-    still_pending,
+from understudy.server.round import (
+    Filled,
+    fill_round,
+    finish_round,
+    refuse_unless_ready,
+    select_cohort,
 )
+from understudy.server.state import ServerState, grow_part, grown_facts, row_stores
+
+__all__ = ["WEIGHTINGS", "Filled", "Strategy"]
 
 WEIGHTINGS = ("clients", "examples")
-
-
-@dataclass(frozen=True, eq=False)
-class Filled:
-    """A round between its two halves: rows are borrowed until `finish`."""
-
-    end: RoundEnd
-    contributions: Contributions
-    update: torch.Tensor | None  # (d,) what the aggregator made of them; None: no step
-    admitted: Admitted
-    notes: Mapping[str, float]
-    timings: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -186,9 +163,14 @@ class Strategy:
         need = measure(self, population, len(params), params.dtype, round_memory)
         refuse_if_too_large(need, None if folder is None else Path(folder))
         run_folder = None if folder is None else RunFolder.create(Path(folder))
-        state = self._fresh(population, params.detach().clone(), seed, n_parameters, run_folder)
-        state.extra = extra
-        checkpoint.commit(state)
+        try:
+            state = self._fresh(population, params.detach().clone(), seed, n_parameters, run_folder)
+            state.extra = extra
+            checkpoint.commit(state)
+        except BaseException:
+            if run_folder is not None:
+                run_folder.close()  # free for another try
+            raise
         return state
 
     def _fresh(
@@ -245,13 +227,14 @@ class Strategy:
             rng = generator(seed, f"init/{role}", t)
             return Setup(population, params, n_parameters, t, rng, rows)
 
-        return {
-            "sampler": self.sampler.init(setup("sampler")),
-            "compensator": self.compensator.init(setup("compensator")),
-            "server": self.server.init(setup("server")),
-            "local": self.local.rule.init(setup("local")),
-            "guard": None if self.guard is None else self.guard.init(setup("guard")),
-        }
+        with one_thread():
+            return {
+                "sampler": self.sampler.init(setup("sampler")),
+                "compensator": self.compensator.init(setup("compensator")),
+                "server": self.server.init(setup("server")),
+                "local": self.local.rule.init(setup("local")),
+                "guard": None if self.guard is None else self.guard.init(setup("guard")),
+            }
 
     # -- a round -------------------------------------------------------------------------------
 
@@ -276,35 +259,7 @@ class Strategy:
         losses : function of ids, optional
             Gives the current model's loss on these clients' data, for `PowerOfChoice`.
         """
-        self._refuse_foreign(state)
-        state.refuse_half_a_round()
-        n, t = state.n_clients, state.t
-        reachable = checks.mask("available", available, n) & state.active
-        rates = state.population.p if p is None else checks.probabilities("p", p, n)
-        start = RoundStart(
-            t=t,
-            population=state.known_population(),
-            active=state.active.copy(),
-            available=reachable,
-            params=state.params,
-            p=rates,
-            losses=losses,
-            rng=generator(state.seed, "sampler", t),
-        )
-        picked, weights = self.sampler.pick(state.sampler, start)
-        wanted, weight = checks.pick(self.sampler, picked, weights, state.active)
-        asked = wanted[reachable[wanted]]
-        starts = getattr(self.compensator, "starts", None)
-        return Cohort(
-            t=t,
-            wanted=wanted,
-            weight=weight,
-            asked=asked,
-            pending=state.pending.copy(),
-            p=rates,
-            start=None if starts is None else starts(state.compensator, asked),
-            correction=self.local.rule.correction(state.local, asked),
-        )
+        return select_cohort(self, state, available, p, losses)
 
     def apply(self, state: ServerState, cohort: Cohort, arrivals: Arrivals) -> Applied:
         """Take the round's arrivals, fresh and late, and step. The state is changed in place.
@@ -320,109 +275,17 @@ class Strategy:
         For whoever wants to look at the rows before the memories take in the round; `finish` must
         follow.
         """
-        self._refuse_foreign(state)
-        state.refuse_half_a_round()
-        if cohort.t != state.t:
-            raise ValueError(f"cohort: of round {cohort.t}, but the state is in round {state.t}")
-        clock = _Stopwatch()
-        with one_blas_thread(), torch.no_grad():
-            admitted = admit(
-                arrivals,
-                cohort,
-                state.active,
-                state.params,
-                needs_steps=self.local.rule.needs_steps,
-                n_classes=None if state.label_counts is None else state.label_counts.shape[1],
-            )
-            state._open = True
-            learn_facts(state, admitted.late)
-            learn_facts(state, admitted.fresh)
-            clock.lap("admit")
-            fresh, late = admitted.fresh, admitted.late
-            notes: dict[str, float] = {}
-            if self.guard is not None:
-                fresh, late, said = self.guard.guard(state.guard, fresh, late)
-                notes.update(said)
-                clock.lap("guard")
-            end = self._round_end(state, cohort, fresh, late)
-            contributions, update = Contributions.none(), None
-            if len(fresh):
-                contributions = self.compensator.fill(state.compensator, end)
-                notes.update(contributions.notes)
-            clock.lap("fill")
-            if len(contributions):
-                update = self.aggregator.aggregate(contributions)
-                clock.lap("aggregate")
-        return Filled(end, contributions, update, admitted, notes, clock.laps)
+        return fill_round(self, state, cohort, arrivals)
 
     def finish(self, state: ServerState, filled: Filled) -> Applied:
         """The second half of `apply`: the server's step, and what everyone learns from it."""
-        end, admitted, notes = filled.end, filled.admitted, dict(filled.notes)
-        clock = _Stopwatch(filled.timings)
-        params, step = state.params, None
-        with one_blas_thread(), torch.no_grad():
-            if filled.update is not None:
-                params = self.server.step(state.server, state.params, filled.update, state.t)
-                step = params - state.params
-                clock.lap("step")
-            notes.update(self.compensator.learn(state.compensator, end, step))
-            self.sampler.learn(state.sampler, end)
-            self.local.rule.learn(state.local, end)
-            clock.lap("learn")
-        cohort = end.cohort
-        outcome = outcomes(state.n_clients, cohort, admitted)
-        state.params = params
-        state.pending = still_pending(
-            state.pending, cohort.asked, state.t, admitted.answered, state.active
-        )
-        state.t += 1
-        state._open = False
-        if state.commit_every is not None:
-            checkpoint.commit(state, every=state.commit_every)
-            clock.lap("commit")
-        return Applied(
-            t=cohort.t,
-            contributions=filled.contributions,
-            outcome=outcome,
-            refusals=admitted.refusals,
-            notes=notes,
-            stepped=step is not None,
-            timings=clock.laps,
-        )
-
-    def _refuse_foreign(self, state: ServerState) -> None:
-        if state.made_by is not self:
-            found = differences(describe(self), describe(state.made_by))
-            if found:
-                raise ValueError(f"state: made by another strategy: {'; '.join(found)}")
-
-    def _round_end(
-        self, state: ServerState, cohort: Cohort, fresh: Arrivals, late: Arrivals
-    ) -> RoundEnd:
-        base = base_weights(state, self.weighting)
-        weight = np.ones(state.n_clients)
-        weight[cohort.wanted] = cohort.weight
-        return RoundEnd(
-            t=state.t,
-            population=state.known_population(),
-            active=state.active.copy(),
-            cohort=cohort,
-            arrivals=fresh,
-            late=late,
-            params=state.params,
-            q=base * weight,
-            base=base,
-            lr=self.local.lr_at,
-            p=cohort.p,
-            n_parameters=state.n_parameters,
-            rng=generator(state.seed, "compensator", state.t),
-        )
+        return finish_round(self, state, filled)
 
     # -- clients that join and leave -----------------------------------------------------------
 
     def grow(self, state: ServerState, population: Population) -> None:
         """Take in new clients: `population` is the larger one, the old clients first."""
-        self._refuse_foreign(state)
+        refuse_unless_ready(self, state)
         old = state.n_clients
         population, n_examples, label_counts = grown_facts(state, population)
         new = self._init_parts(
@@ -438,7 +301,7 @@ class Strategy:
 
     def retire(self, state: ServerState, id: int) -> None:
         """A client leaves for good: wanted no more, its rows freed, its number never reused."""
-        self._refuse_foreign(state)
+        refuse_unless_ready(self, state)
         checks.integer("id", id, low=0, high=state.n_clients - 1)
         state.active[id] = False
         state.pending = state.pending[state.pending[:, 0] != id]
@@ -456,15 +319,3 @@ class Strategy:
     def resume(folder: str | Path, strategy: Strategy) -> ServerState:
         """The state of the last commit in `folder`, to go on with."""
         return checkpoint.resume(folder, strategy)
-
-
-class _Stopwatch:
-    """Seconds of each phase: part of the log, never of a decision."""
-
-    def __init__(self, laps: Mapping[str, float] | None = None) -> None:
-        self.laps = dict(laps or {})
-        self._last = time.perf_counter()
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self.laps[name], self._last = now - self._last, now

@@ -8,11 +8,13 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from understudy.core.threads import one_thread
 from understudy.core.types import Floats, Ints
 from understudy.graph.gram import distances
-from understudy.server.strategy import Filled
+from understudy.server.round import Filled
 
 
+@one_thread()
 def compare(
     filled: Filled, ids: Ints, true: list[torch.Tensor], groups: Ints | None
 ) -> tuple[dict[str, float], Floats]:

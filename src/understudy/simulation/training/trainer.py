@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from understudy.core.flat import Layout
-from understudy.core.threads import one_blas_thread
+from understudy.core.threads import one_thread
 from understudy.core.types import Arrivals, Cohort, Floats, Ints
 from understudy.parts.local import Local
 from understudy.simulation.data import shared_memory as shared
@@ -160,7 +160,7 @@ class LocalTrainer:
             _each(cohort.start, clients, matrix),
             _each(cohort.correction, clients, matrix),
         )
-        with kernels(self.onednn), one_blas_thread():
+        with kernels(self.onednn), one_thread():
             return matrix, self._here.train(job)
 
     def _spread(

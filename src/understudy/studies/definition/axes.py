@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from understudy.core.describe import describe
+from understudy.core.describe import brief, describe
 from understudy.parts.local import Local, Plain
 from understudy.studies.definition.build import methods
 from understudy.studies.definition.build import parts as structure
@@ -166,7 +166,7 @@ def _words(value: Any) -> str:
         return str(value["name"]) + (f"({', '.join(settings)})" if settings else "")
     if isinstance(value, list | tuple):
         return ", ".join(_words(item) for item in value)
-    described = describe(value)
+    described = brief(describe(value))
     if isinstance(described, Mapping) and "class" in described:
         settings = [f"{name}={item}" for name, item in described.items() if name != "class"]
         return f"{described['class']}({', '.join(settings)})"

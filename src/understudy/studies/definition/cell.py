@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
-from understudy.core.describe import describe, told_fields
+from understudy.core.describe import describe, refuse_unknown, told_fields
 from understudy.registry import imported
 from understudy.server.strategy import Strategy
 from understudy.simulation.settings import Options, Simulation
@@ -153,6 +153,7 @@ class Task:
         }
         described["model"] = canonical_model(settings.model)
         described["data"] = self._described_data()
+        refuse_unknown(described)  # two of them would be one cell
         names = sorted(foreign_sources(described))
         sources = {name: source_digest(name, self.sources) for name in names}
         resolved: dict[str, Any] = json.loads(json.dumps({**described, "sources": sources}))

@@ -36,7 +36,7 @@ def strategy(value: Any, local: Mapping[str, Any] | Local | str | None = None) -
         return value
     table = {"method": value} if isinstance(value, str) else dict(_table(value))
     table.pop("availability", None)
-    own = table.pop("local", {})
+    own: Any = table.pop("local", {})
     method = table.pop("method", None)
     made = _method(method, table)
     rule = made.local.rule

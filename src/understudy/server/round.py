@@ -1,0 +1,207 @@
+"""One round, as the parts of a strategy make it: who is wanted, who speaks for whom, the step.
+
+`Strategy.select`, `fill` and `finish` are these functions. All three compute on one thread, so
+that the bits of a round do not depend on the number of cores.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from understudy.core import checks
+from understudy.core.describe import describe, differences
+from understudy.core.rng import generator
+from understudy.core.threads import one_thread
+from understudy.core.types import (
+    Applied,
+    Arrivals,
+    Cohort,
+    Contributions,
+    Ints,
+    RoundEnd,
+    RoundStart,
+)
+from understudy.server import checkpoint
+from understudy.server.admission import Admitted, admit, outcomes
+from understudy.server.state import ServerState, base_weights, learn_facts, still_pending
+
+if TYPE_CHECKING:
+    from understudy.server.strategy import Strategy
+
+
+@dataclass(frozen=True, eq=False)
+class Filled:
+    """A round between its two halves: rows are borrowed until `finish`."""
+
+    end: RoundEnd
+    contributions: Contributions
+    update: torch.Tensor | None  # (d,) what the aggregator made of them; None: no step
+    admitted: Admitted
+    notes: Mapping[str, float]
+    timings: Mapping[str, float]
+
+
+def refuse_unless_ready(strategy: Strategy, state: ServerState) -> None:
+    """Raise where a state is another strategy's, or in the middle of a round."""
+    if state.made_by is not strategy:
+        found = differences(describe(strategy), describe(state.made_by))
+        if found:
+            raise ValueError(f"state: made by another strategy: {'; '.join(found)}")
+    state.refuse_half_a_round()
+
+
+def select_cohort(
+    strategy: Strategy,
+    state: ServerState,
+    available: npt.ArrayLike,
+    p: npt.ArrayLike | None,
+    losses: Callable[[Ints], npt.ArrayLike] | None,
+) -> Cohort:
+    """Whom the sampler wants, and whom of these the server asks."""
+    refuse_unless_ready(strategy, state)
+    n, t = state.n_clients, state.t
+    reachable = checks.mask("available", available, n) & state.active
+    rates = state.population.p if p is None else checks.probabilities("p", p, n)
+    start = RoundStart(
+        t=t,
+        population=state.known_population(),
+        active=state.active.copy(),
+        available=reachable,
+        params=state.params,
+        p=rates,
+        losses=losses,
+        rng=generator(state.seed, "sampler", t),
+    )
+    with one_thread():
+        picked, weights = strategy.sampler.pick(state.sampler, start)
+        wanted, weight = checks.pick(strategy.sampler, picked, weights, state.active)
+        asked = wanted[reachable[wanted]]
+        starts = getattr(strategy.compensator, "starts", None)
+        return Cohort(
+            t=t,
+            wanted=wanted,
+            weight=weight,
+            asked=asked,
+            pending=state.pending.copy(),
+            p=rates,
+            start=None if starts is None else starts(state.compensator, asked),
+            correction=strategy.local.rule.correction(state.local, asked),
+        )
+
+
+def fill_round(
+    strategy: Strategy, state: ServerState, cohort: Cohort, arrivals: Arrivals
+) -> Filled:
+    """Admit and guard the arrivals, let the compensator fill, aggregate."""
+    refuse_unless_ready(strategy, state)
+    if cohort.t != state.t:
+        raise ValueError(f"cohort: of round {cohort.t}, but the state is in round {state.t}")
+    clock = _Stopwatch()
+    with one_thread(), torch.no_grad():
+        admitted = admit(
+            arrivals,
+            cohort,
+            state.active,
+            state.params,
+            needs_steps=strategy.local.rule.needs_steps,
+            n_classes=None if state.label_counts is None else state.label_counts.shape[1],
+        )
+        state._open = True
+        learn_facts(state, admitted.late)
+        learn_facts(state, admitted.fresh)
+        clock.lap("admit")
+        fresh, late = admitted.fresh, admitted.late
+        notes: dict[str, float] = {}
+        if strategy.guard is not None:
+            fresh, late, said = strategy.guard.guard(state.guard, fresh, late)
+            notes.update(said)
+            clock.lap("guard")
+        end = round_end(strategy, state, cohort, fresh, late)
+        contributions, update = Contributions.none(), None
+        if len(fresh):
+            contributions = strategy.compensator.fill(state.compensator, end)
+            notes.update(contributions.notes)
+        clock.lap("fill")
+        if len(contributions):
+            update = strategy.aggregator.aggregate(contributions)
+            clock.lap("aggregate")
+    return Filled(end, contributions, update, admitted, notes, clock.laps)
+
+
+def finish_round(strategy: Strategy, state: ServerState, filled: Filled) -> Applied:
+    """Step, let everyone learn from it, count the round, commit where that is due."""
+    end, admitted, notes = filled.end, filled.admitted, dict(filled.notes)
+    clock = _Stopwatch(filled.timings)
+    params, step = state.params, None
+    with one_thread(), torch.no_grad():
+        if filled.update is not None:
+            params = strategy.server.step(state.server, state.params, filled.update, state.t)
+            step = params - state.params
+            clock.lap("step")
+        notes.update(strategy.compensator.learn(state.compensator, end, step))
+        strategy.sampler.learn(state.sampler, end)
+        strategy.local.rule.learn(state.local, end)
+        clock.lap("learn")
+    cohort = end.cohort
+    outcome = outcomes(state.n_clients, cohort, admitted)
+    state.params = params
+    state.pending = still_pending(
+        state.pending, cohort.asked, state.t, admitted.answered, state.active
+    )
+    state.t += 1
+    state._open = False
+    if state.commit_every is not None:
+        checkpoint.commit(state, every=state.commit_every)
+        clock.lap("commit")
+    return Applied(
+        t=cohort.t,
+        contributions=filled.contributions,
+        outcome=outcome,
+        refusals=admitted.refusals,
+        notes=notes,
+        stepped=step is not None,
+        timings=clock.laps,
+    )
+
+
+def round_end(
+    strategy: Strategy, state: ServerState, cohort: Cohort, fresh: Arrivals, late: Arrivals
+) -> RoundEnd:
+    """What a round's end looks like to the parts that fill and learn."""
+    base = base_weights(state, strategy.weighting)
+    weight = np.ones(state.n_clients)
+    weight[cohort.wanted] = cohort.weight
+    return RoundEnd(
+        t=state.t,
+        population=state.known_population(),
+        active=state.active.copy(),
+        cohort=cohort,
+        arrivals=fresh,
+        late=late,
+        params=state.params,
+        q=base * weight,
+        base=base,
+        lr=strategy.local.lr_at,
+        p=cohort.p,
+        n_parameters=state.n_parameters,
+        rng=generator(state.seed, "compensator", state.t),
+    )
+
+
+class _Stopwatch:
+    """Seconds of each phase: part of the log, never of a decision."""
+
+    def __init__(self, laps: Mapping[str, float] | None = None) -> None:
+        self.laps = dict(laps or {})
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps[name], self._last = now - self._last, now
