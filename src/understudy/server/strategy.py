@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from understudy.core import checks
+from understudy.core import answers, checks
 from understudy.core.brief import brief_lines
 from understudy.core.describe import describe, differences
 from understudy.core.rng import generator
@@ -44,6 +44,7 @@ from understudy.parts.servers import Sgd
 from understudy.server import checkpoint
 from understudy.server.admission import Admitted, admit, outcomes
 from understudy.server.footprint import Footprint, measure, refuse_if_too_large
+from understudy.server.part_state import part_states
 from understudy.server.state import (
     ServerState,
     base_weights,
@@ -245,13 +246,7 @@ class Strategy:
             rng = generator(seed, f"init/{role}", t)
             return Setup(population, params, n_parameters, t, rng, rows)
 
-        return {
-            "sampler": self.sampler.init(setup("sampler")),
-            "compensator": self.compensator.init(setup("compensator")),
-            "server": self.server.init(setup("server")),
-            "local": self.local.rule.init(setup("local")),
-            "guard": None if self.guard is None else self.guard.init(setup("guard")),
-        }
+        return part_states(self, setup)
 
     # -- a round -------------------------------------------------------------------------------
 
@@ -342,16 +337,18 @@ class Strategy:
             notes: dict[str, float] = {}
             if self.guard is not None:
                 fresh, late, said = self.guard.guard(state.guard, fresh, late)
-                notes.update(said)
+                notes.update(answers.notes(self.guard, "guard", said))
                 clock.lap("guard")
             end = self._round_end(state, cohort, fresh, late)
             contributions, update = Contributions.none(), None
             if len(fresh):
-                contributions = self.compensator.fill(state.compensator, end)
-                notes.update(contributions.notes)
+                answer = self.compensator.fill(state.compensator, end)
+                contributions = answers.contributions(self.compensator, answer)
+                notes.update(answers.notes(self.compensator, "fill", contributions.notes))
             clock.lap("fill")
             if len(contributions):
-                update = self.aggregator.aggregate(contributions)
+                summed = self.aggregator.aggregate(contributions)
+                update = answers.vector(self.aggregator, "aggregate", summed, state.params)
                 clock.lap("aggregate")
         return Filled(end, contributions, update, admitted, notes, clock.laps)
 
@@ -362,10 +359,12 @@ class Strategy:
         params, step = state.params, None
         with one_blas_thread(), torch.no_grad():
             if filled.update is not None:
-                params = self.server.step(state.server, state.params, filled.update, state.t)
+                stepped = self.server.step(state.server, state.params, filled.update, state.t)
+                params = answers.vector(self.server, "step", stepped, state.params)
                 step = params - state.params
                 clock.lap("step")
-            notes.update(self.compensator.learn(state.compensator, end, step))
+            said = self.compensator.learn(state.compensator, end, step)
+            notes.update(answers.notes(self.compensator, "learn", said))
             self.sampler.learn(state.sampler, end)
             self.local.rule.learn(state.local, end)
             clock.lap("learn")
