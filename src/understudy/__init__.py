@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Setup,
     )
     from understudy.memory.tensor_stream import CheckpointError
+    from understudy.parts.compensators.memory import Memory
     from understudy.parts.local import Local
     from understudy.server.checkpoint import FolderInUse, load_state, resume, save_state
     from understudy.server.state import ServerState
@@ -49,6 +50,7 @@ __all__ = [
     "Federation",
     "FolderInUse",
     "Local",
+    "Memory",
     "Outcome",
     "Population",
     "Reason",
@@ -76,6 +78,7 @@ _PLACES = {
     "Federation": "simulation.data.federation",
     "FolderInUse": "server.checkpoint",
     "Local": "parts.local",
+    "Memory": "parts.compensators.memory",
     "Run": "simulation.run",
     "ServerState": "server.state",
     "Strategy": "server.strategy",

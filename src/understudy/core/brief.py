@@ -16,8 +16,8 @@ def brief(part: Any) -> str:
     >>> from understudy import Capped, Local, inverse_time
     >>> brief(Capped(share=0.5))
     'Capped(share=0.5)'
-    >>> brief(Local(lr=0.1, schedule=inverse_time))
-    'Local(lr=0.1, schedule=inverse_time)'
+    >>> brief(Local(lr=0.1, schedule=inverse_time))  # 0.1 is the default
+    'Local(schedule=inverse_time)'
     """
     if not is_dataclass(part) or isinstance(part, type):
         return str(part.__qualname__) if hasattr(part, "__qualname__") else repr(part)

@@ -87,8 +87,13 @@ class Compensator(Protocol):
         """Pointers and coefficients; reads only."""
         ...
 
-    def learn(self, state: Any, end: RoundEnd, step: torch.Tensor | None) -> Mapping[str, float]:
-        """Take in the round, writing only the state; `step` is None when none was taken."""
+    def learn(
+        self, state: Any, end: RoundEnd, step: torch.Tensor | None
+    ) -> Mapping[str, float] | None:
+        """Take in the round, writing only the state; `step` is None when none was taken.
+
+        What it returns are notes for the log: numbers by name, or None.
+        """
         ...
 
 

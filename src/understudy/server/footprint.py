@@ -16,6 +16,7 @@ import torch
 from understudy.core.rng import generator
 from understudy.core.types import Population, Setup
 from understudy.memory.rows import RowStore, stride_bytes
+from understudy.server.part_state import part_states
 from understudy.server.state import leaves
 
 if TYPE_CHECKING:
@@ -52,17 +53,9 @@ def measure(
         return RowStore(n, size, params.dtype if dtype is None else dtype, "meta")
 
     setup = Setup(population, params, n_params, 0, generator(0, "footprint"), rows)
-    guard = None if strategy.guard is None else strategy.guard.init(setup)
-    states = [
-        strategy.sampler.init(setup),
-        strategy.compensator.init(setup),
-        strategy.server.init(setup),
-        strategy.local.rule.init(setup),
-        guard,
-    ]
     small = n_params * item  # the model
     in_memory = on_disk = 0
-    for state in states:
+    for state in part_states(strategy, lambda role: setup).values():
         for _, value in leaves(state):
             if isinstance(value, RowStore):
                 in_memory += value.bytes()

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from understudy.core import checks
+from understudy.core import answers, checks
 from understudy.core.describe import describe, differences
 from understudy.core.rng import generator
 from understudy.core.threads import one_thread
@@ -121,16 +121,18 @@ def fill_round(
         notes: dict[str, float] = {}
         if strategy.guard is not None:
             fresh, late, said = strategy.guard.guard(state.guard, fresh, late)
-            notes.update(said)
+            notes.update(answers.notes(strategy.guard, "guard", said))
             clock.lap("guard")
         end = round_end(strategy, state, cohort, fresh, late)
         contributions, update = Contributions.none(), None
         if len(fresh):
-            contributions = strategy.compensator.fill(state.compensator, end)
-            notes.update(contributions.notes)
+            answer = strategy.compensator.fill(state.compensator, end)
+            contributions = answers.contributions(strategy.compensator, answer)
+            notes.update(answers.notes(strategy.compensator, "fill", contributions.notes))
         clock.lap("fill")
         if len(contributions):
-            update = strategy.aggregator.aggregate(contributions)
+            summed = strategy.aggregator.aggregate(contributions)
+            update = answers.vector(strategy.aggregator, "aggregate", summed, state.params)
             clock.lap("aggregate")
     return Filled(end, contributions, update, admitted, notes, clock.laps)
 
@@ -142,10 +144,12 @@ def finish_round(strategy: Strategy, state: ServerState, filled: Filled) -> Appl
     params, step = state.params, None
     with one_thread(), torch.no_grad():
         if filled.update is not None:
-            params = strategy.server.step(state.server, state.params, filled.update, state.t)
+            stepped = strategy.server.step(state.server, state.params, filled.update, state.t)
+            params = answers.vector(strategy.server, "step", stepped, state.params)
             step = params - state.params
             clock.lap("step")
-        notes.update(strategy.compensator.learn(state.compensator, end, step))
+        said = strategy.compensator.learn(state.compensator, end, step)
+        notes.update(answers.notes(strategy.compensator, "learn", said))
         strategy.sampler.learn(state.sampler, end)
         strategy.local.rule.learn(state.local, end)
         clock.lap("learn")

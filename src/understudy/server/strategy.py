@@ -32,6 +32,7 @@ from understudy.parts.samplers.uniform import Everyone
 from understudy.parts.servers import Sgd
 from understudy.server import checkpoint
 from understudy.server.footprint import Footprint, measure, refuse_if_too_large
+from understudy.server.part_state import part_states
 from understudy.server.round import (
     Filled,
     fill_round,
@@ -228,13 +229,7 @@ class Strategy:
             return Setup(population, params, n_parameters, t, rng, rows)
 
         with one_thread():
-            return {
-                "sampler": self.sampler.init(setup("sampler")),
-                "compensator": self.compensator.init(setup("compensator")),
-                "server": self.server.init(setup("server")),
-                "local": self.local.rule.init(setup("local")),
-                "guard": None if self.guard is None else self.guard.init(setup("guard")),
-            }
+            return part_states(self, setup)
 
     # -- a round -------------------------------------------------------------------------------
 

@@ -62,7 +62,9 @@ class Capped:
         starts: Callable[..., Any] | None = getattr(self.inner, "starts", None)
         return None if starts is None else starts(state, ids)
 
-    def learn(self, state: Any, end: RoundEnd, step: torch.Tensor | None) -> Mapping[str, float]:
+    def learn(
+        self, state: Any, end: RoundEnd, step: torch.Tensor | None
+    ) -> Mapping[str, float] | None:
         return self.inner.learn(state, end, step)
 
 

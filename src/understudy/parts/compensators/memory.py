@@ -17,7 +17,49 @@ from understudy.memory.rows import RowStore
 
 @dataclass
 class Memory:
-    """The last update of each client seen, the round it started from, and its local step."""
+    """The last update of each client seen, the round it started from, and its local step.
+
+    For compensators that remember: made by `init` (as the state, or as a field of it), read by
+    `fill`, and given each round by `learn`. It is saved, resumed and grown without a line of
+    yours; in a run with a folder its rows are in a file.
+
+    Parameters
+    ----------
+    rows : RowStore
+        The updates: ``rows.known`` (N,) says of whom there is one, and ``rows.block()`` is the
+        block whose row ``rows.slot[i]`` is client i's.
+    last_seen : (N,) ints
+        The round that each client's update started from; -1: never seen.
+    made_with : (N,) array
+        η_s, the local learning rate of that round.
+
+    Examples
+    --------
+    The mean of what came and of what is remembered, if it is not older than `patience` rounds:
+
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> from understudy import Memory
+    >>> from understudy.testing import check_compensator
+    >>> @dataclass(frozen=True)
+    ... class Recent:
+    ...     patience: int = 5
+    ...     signed = False  # no coefficient is negative
+    ...     normalised = False  # a remembered update is rescaled to the current step
+    ...
+    ...     def init(self, setup):
+    ...         return Memory.empty(setup)
+    ...
+    ...     def fill(self, memory, end):
+    ...         young = end.t - memory.last_seen <= self.patience
+    ...         young[end.came] = True
+    ...         weight = end.base * (young & memory.seen(end))
+    ...         return memory.sum(end, weight / weight.sum())
+    ...
+    ...     def learn(self, memory, end, step):
+    ...         memory.store(end)
+    >>> check_compensator(Recent())
+    """
 
     rows: RowStore
     last_seen: Ints  # (N,) start round, -1 never
@@ -25,6 +67,7 @@ class Memory:
 
     @classmethod
     def empty(cls, setup: Setup) -> Memory:
+        """Nobody was seen yet."""
         n = setup.population.n_clients
         return cls(setup.rows(), np.full(n, -1, dtype=np.int64), np.ones(n))
 
