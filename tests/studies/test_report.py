@@ -152,7 +152,7 @@ def test_the_page_stands_alone(page):
 
 def test_the_same_results_give_the_same_page(runs, page):
     assert report.render(runs, NAME) == page
-    assert not list((runs / NAME).glob("*.partial"))
+    assert not list((runs / NAME).glob("*.new"))
 
 
 def test_a_large_picture_is_a_png(runs, monkeypatch):

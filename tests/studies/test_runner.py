@@ -448,7 +448,7 @@ def test_a_full_disk_stops_all_cells_names_it_and_loses_nothing(
         if where == "store":
             patched.setattr(Store, "add_rounds", no_room)
         else:
-            patched.setattr("understudy.memory.tensor_stream.os.replace", no_room_for_state)
+            patched.setattr("understudy.core.files.os.replace", no_room_for_state)
         with pytest.raises(StoreFull, match=r"the disk is full: [0-9,]+ bytes free") as full:
             run_study(study, tmp_path, on="here")
     assert full.value.errno == errno.ENOSPC

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from understudy import plots
+from understudy.core.files import write_file
 from understudy.core.types import Floats
 from understudy.plots.measures import measure
 from understudy.studies.definition.cell import Label
@@ -87,9 +87,7 @@ def save(figures: Mapping[str, Figure], folder: str | Path) -> list[Path]:
     for name, figure in figures.items():
         for ending, content in ((".png", plots.png(figure)), (".svg", plots.svg(figure))):
             path = place / f"{name}{ending}"
-            partial = path.with_name(path.name + ".partial")
-            partial.write_bytes(content)
-            os.replace(partial, path)
+            write_file(path, content)
             written.append(path)
     return written
 

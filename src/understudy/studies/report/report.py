@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from understudy import plots
 from understudy._version import __version__
+from understudy.core.files import write_file
 from understudy.measures import measure
 from understudy.studies.report.figures import Picture, pictures
 from understudy.studies.report.report_text import command, meanings, sentence, settings_in_words
@@ -94,9 +94,7 @@ def write_report(runs_folder: str | Path, study_name: str) -> Path:
     page = render(runs_folder, study_name)
     path = Path(runs_folder) / study_name / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(page, encoding="utf-8")
-    os.replace(partial, path)
+    write_file(path, page.encode())
     return path
 
 

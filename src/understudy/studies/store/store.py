@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from understudy.core.files import sync_folder
 from understudy.core.types import RoundLog
-from understudy.memory.tensor_stream import sync_folder
 from understudy.studies.store import client_counts, log_codec, schema
 from understudy.studies.store.log_codec import Array, pack, unpack
 from understudy.studies.store.schema import StoreError
