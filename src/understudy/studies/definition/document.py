@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from understudy.core import checks
+from understudy.core.suggestions import suggestion
 from understudy.measures import MEASURES
 from understudy.studies.definition.build import data as materials
 from understudy.studies.definition.build import methods
 from understudy.studies.definition.build import parts as structure
-from understudy.studies.definition.errors import StudyError, shown, suggestion, unknown_key, within
+from understudy.studies.definition.errors import StudyError, shown, unknown_key, within
 from understudy.studies.definition.overrides import (
     LISTED,
     TRAINING,

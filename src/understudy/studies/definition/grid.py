@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.nn.functional import cross_entropy
 
+from understudy.core.suggestions import suggestion
 from understudy.server.strategy import Strategy
 from understudy.studies.definition import document as config
 from understudy.studies.definition import tiny
@@ -29,7 +30,6 @@ from understudy.studies.definition.document import StudyBlock, Tune
 from understudy.studies.definition.errors import (
     StudyError,
     shown,
-    suggestion,
     told_of,
     unknown_key,
     within,

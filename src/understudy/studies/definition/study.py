@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from understudy.core.describe import describe
+from understudy.core.suggestions import suggestion
 from understudy.simulation.data.federation import Federation
 from understudy.studies.definition import document as config
 from understudy.studies.definition import plugins, tiny
 from understudy.studies.definition.axes import own_availability
 from understudy.studies.definition.cell import Cell, Label
 from understudy.studies.definition.document import TINY
-from understudy.studies.definition.errors import StudyError, shown, suggestion
+from understudy.studies.definition.errors import StudyError, shown
 from understudy.studies.definition.grid import Draft, Grid, Small
 from understudy.studies.definition.identity import digest_of
 from understudy.studies.definition.overrides import Document, parsed, path_of, written

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from understudy.core.suggestions import closest
 from understudy.core.types import Floats
 from understudy.studies.definition.cell import Label
 
@@ -54,8 +54,8 @@ def grouping_of(labels: tuple[str, ...], by: str | Sequence[str] | None) -> tupl
 
 def expect(parameter: str, name: str, known: Sequence[str]) -> None:
     if name not in known:
-        close = difflib.get_close_matches(name, known, n=1)
-        meant = f"; did you mean {close[0]!r}?" if close else ""
+        close = closest(name, known)
+        meant = "" if close is None else f"; did you mean {close!r}?"
         allowed = ", ".join(known) or "(there is none)"
         raise ValueError(f"{parameter}: expected one of {allowed}, got {name!r}{meant}")
 
