@@ -19,8 +19,9 @@ from rich.console import Console
 from tests.studies.running import STUDY, TROUBLED, assert_same, contents, study_in
 from understudy import Local, fedavg
 from understudy._version import __version__
-from understudy.memory.run_folder import STATE, FolderInUse
+from understudy.memory.run_folder import STATE
 from understudy.memory.tensor_stream import CheckpointError
+from understudy.memory.writer_lock import FolderInUse
 from understudy.simulation import clustered_digits
 from understudy.simulation import run as engine
 from understudy.studies.definition.cell import Cell, DataRecipe, Task
