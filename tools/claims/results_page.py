@@ -19,8 +19,8 @@ from tools.claims.paper_claims import Claim, Contrast, Side, read_claims
 from tools.claims.results_book import Book, Sizes
 from tools.claims.results_pictures import pictures, varying_labels
 from tools.claims.verdicts import Judged, Verdict
+from understudy.core.intervals import half_width
 from understudy.measures import Measure, measure
-from understudy.plots.series import half_width
 from understudy.studies.definition.builtins import NAMES, listed
 from understudy.studies.statistics.export import Row
 

@@ -23,9 +23,7 @@ from understudy.studies.statistics.groups import (
     values_of,
 )
 from understudy.studies.statistics.paired_tests import (
-    ContrastInterval,
     Interval,
-    contrast_interval,
     holm,
     interval,
     paired_t,
@@ -37,10 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Comparison",
-    "ContrastInterval",
     "Interval",
     "compare",
-    "contrast_interval",
     "holm",
     "interval",
     "lower_is_better",
