@@ -19,7 +19,7 @@ from understudy.studies.statistics.comparison import (
     paired_t,
     wilcoxon,
 )
-from understudy.studies.statistics.text_table import notes_of
+from understudy.studies.statistics.comparison_table import notes_of
 
 NAN = float("nan")
 probabilities = st.lists(st.floats(0, 1), min_size=1, max_size=12)

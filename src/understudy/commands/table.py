@@ -10,7 +10,7 @@ import typer
 from understudy.commands import places
 
 if TYPE_CHECKING:
-    from understudy.studies.statistics.comparison import Comparison
+    from understudy.studies.statistics.comparison_table import Comparison
 
 
 ROUNDS_ARE_NO_SEEDS = (
@@ -84,18 +84,18 @@ def _rounds(place: places.Place, metric: str, baseline: str | None, form: TableF
     from understudy.studies.statistics import tables
     from understudy.studies.statistics.frames import results
     from understudy.studies.statistics.round_pairs import paired_by_rounds
-    from understudy.studies.statistics.text_table import sheet_of_frame
+    from understudy.studies.statistics.text_table import table_of_frame
 
     frame = results(place.folder, level="round", study=place.study)
     found = paired_by_rounds(frame, metric, baseline)
-    sheet = sheet_of_frame(found, [ROUNDS_ARE_NO_SEEDS])
+    words = table_of_frame(found, [ROUNDS_ARE_NO_SEEDS])
     if form is TableFormat.text:
-        places.show_table(tables.rich_table(sheet))
+        places.show_table(tables.rich_table(words))
     elif form is TableFormat.csv:
         typer.echo(tables.csv(found).rstrip())
     else:
         write = tables.markdown if form is TableFormat.markdown else tables.latex
-        typer.echo(write(sheet).rstrip())
+        typer.echo(write(words).rstrip())
 
 
 class NothingToCompare(ValueError):
