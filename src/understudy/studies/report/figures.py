@@ -20,8 +20,8 @@ from understudy.core.files import write_file
 from understudy.core.types import Floats
 from understudy.plots.measures import measure
 from understudy.studies.definition.cell import Label
-from understudy.studies.report.figure_groups import Group, groups_of
 from understudy.studies.statistics.frames import results, rows_of_clients
+from understudy.studies.statistics.groups import Group, groups_of
 from understudy.studies.statistics.main_metric import main_metric
 from understudy.studies.statistics.text_table import label_word
 from understudy.studies.store.store import Store, StoredCell
@@ -212,7 +212,7 @@ class Gallery:
         if metric is None:
             return
         section = "At the end"
-        told = self.groups[0].told
+        told = self.groups[0].varying
         if not told:
             frame = self._runs_of(self.groups[:1])
             figure = plots.intervals(frame, metric, styles=self.styles)
@@ -254,7 +254,7 @@ class Gallery:
             if not _even(outcomes) or len(np.unique(outcomes)) < 2:
                 continue  # clients joined on the way; or there is nothing to see
             mode = group.labels.get("availability")
-            title = group.title
+            title = title_of(group)
             if mode is not None and labels.count(mode) == 1:
                 title = f"availability {label_word(mode)}"
             rounds = f"First {MOST_ROUNDS} rounds" if cell.rounds > MOST_ROUNDS else "All rounds"
@@ -282,7 +282,7 @@ class Gallery:
                 caption += " Squares are the clusters, which the method is not told."
             if mixed:
                 caption += f" A mixture of updates did so {mixed} times, which is not shown."
-            title = _titled(self.groups[0].title, cell.labels["strategy"])
+            title = _titled(title_of(self.groups[0]), cell.labels["strategy"])
             yield Picture(
                 _name("stood-in", cell.labels["strategy"]),
                 "Who stood in for whom",
@@ -465,9 +465,14 @@ class Gallery:
         caption: str,
         strategy: Label = None,
     ) -> Picture:
-        values = [group.labels[name] for name in group.told]
-        title = group.title if strategy is None else _titled(group.title, strategy)
+        values = [group.labels[name] for name in group.varying]
+        title = title_of(group) if strategy is None else _titled(title_of(group), strategy)
         return Picture(_name(kind, *values), section, draw(title=title or None), caption)
+
+
+def title_of(group: Group) -> str:
+    """What tells a group from the others, in words; empty where it is the only one."""
+    return ", ".join(f"{name} {label_word(group.labels[name])}" for name in group.varying)
 
 
 def _clusters(cell: StoredCell) -> list[int] | None:
