@@ -12,6 +12,7 @@ from tests.studies.pages import Page
 from tests.studies.small_study import ABOUT, NAME, cells, store_small_study
 from understudy._version import __version__
 from understudy.studies.report import figures, report
+from understudy.studies.report.figure_data import title_of
 from understudy.studies.report.report_text import command, in_words, meanings, merged, sentence
 from understudy.studies.statistics.groups import groups_of
 from understudy.studies.statistics.main_metric import main_metric
@@ -280,7 +281,7 @@ def test_references_are_in_every_group_and_own_cells_come_first():
         stored(strategy="b", availability="x", lr=2),
     ]
     first, second = groups_of(given)
-    assert (figures.title_of(first), figures.title_of(second)) == ("lr 1", "lr 2")
+    assert (title_of(first), title_of(second)) == ("lr 1", "lr 2")
     assert first.cells == (0, 1, 3)
     assert second.cells == (0, 2, 4)
 
@@ -289,7 +290,7 @@ def test_twins_under_two_labels_are_both_shown():
     given = [stored(key="k", strategy="a", m=1), stored(key="k", strategy="b", m=1)]
     (group,) = groups_of(given)
     assert group.cells == (0, 1)
-    assert figures.title_of(group) == ""
+    assert title_of(group) == ""
 
 
 def test_two_cells_of_one_place_are_refused():

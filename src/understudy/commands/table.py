@@ -10,6 +10,8 @@ import typer
 from understudy.commands import places
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from understudy.studies.statistics.comparison_table import Comparison
 
 
@@ -69,7 +71,7 @@ def table(
     if pair is Pair.rounds:
         _rounds(place, metric or "test_accuracy", baseline, form)
         return
-    comparison = compared(place, metric, baseline, by)
+    comparison = compared(place, results_of(place), metric, baseline, by)
     if form is TableFormat.text:
         places.show_table(comparison.to_rich())
     elif form is TableFormat.markdown:
@@ -102,19 +104,25 @@ class NothingToCompare(ValueError):
     """No cell of a study is done."""
 
 
+def results_of(place: places.Place) -> DataFrame:
+    """One row per cell of a study: read once for all that a command shows of it."""
+    from understudy.studies.statistics.frames import results
+
+    return results(place.folder, study=place.study)
+
+
 def compared(
     place: places.Place,
+    frame: DataFrame,
     metric: str | None = None,
     baseline: str | None = None,
     by: list[str] | None = None,
 ) -> Comparison:
     """The comparison of a study; its own metric and baseline where none is given."""
     from understudy.studies.statistics.comparison import compare
-    from understudy.studies.statistics.frames import results
     from understudy.studies.statistics.main_metric import main_metric
     from understudy.studies.store.store import Store
 
-    frame = results(place.folder, study=place.study)
     if not (frame["status"] == "done").any():
         raise NothingToCompare(
             f"{place.study}: no cell is done, so there is no table; "

@@ -78,7 +78,9 @@ class Table:
     notes: tuple[str, ...] = ()
 
 
-def write_report(runs_folder: str | Path, study_name: str) -> Path:
+def write_report(
+    runs_folder: str | Path, study_name: str, runs: pd.DataFrame | None = None
+) -> Path:
     """Write ``<runs>/<study>/report.html``, whole or not at all, and return its path.
 
     Parameters
@@ -87,21 +89,24 @@ def write_report(runs_folder: str | Path, study_name: str) -> Path:
         Where the store is.
     study_name : str
         Which study of it. Cells that are not done are listed, and left out of tables.
+    runs : DataFrame, optional
+        What ``results(runs_folder, study=study_name)`` gave, where somebody has asked already.
     """
-    page = render(runs_folder, study_name)
+    page = render(runs_folder, study_name, runs)
     path = Path(runs_folder) / study_name / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, page.encode())
     return path
 
 
-def render(runs_folder: str | Path, study_name: str) -> str:
+def render(runs_folder: str | Path, study_name: str, runs: pd.DataFrame | None = None) -> str:
     """The page; the same for the same results."""
+    if runs is None:
+        runs = results(runs_folder, level="run", study=study_name)
     with Store.open(runs_folder) as store:
         study, cells = store.study(study_name), store.cells(study_name)
         begun = {cell.key for cell in cells if cell.status != "waiting"}
         resolved = {key: store.resolved(key) for key in sorted(begun)}
-    runs = results(runs_folder, level="run", study=study_name)
     metric = main_metric(runs[runs["status"] == "done"], study.about.get("metric"))
     environment = Environment(
         loader=PackageLoader("understudy.studies.report", package_path=""),
@@ -121,7 +126,7 @@ def render(runs_folder: str | Path, study_name: str) -> str:
         document=_document(study),
         main=None if metric is None else _main_table(runs, metric),
         tables=[] if metric is None else _more_tables(runs, cells, metric),
-        sections=_sections(pictures(runs_folder, study_name)),
+        sections=_sections(pictures(runs_folder, study_name, runs)),
         failed=[(_place(cell), *_error(cell)) for cell in cells if cell.status == "failed"],
         cells=_cells(cells, runs, metric),
         versions=_versions(study, cells),
