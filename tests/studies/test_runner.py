@@ -16,8 +16,9 @@ import pytest
 import torch
 from rich.console import Console
 
+from tests.cli import Command
 from tests.studies.running import STUDY, TROUBLED, assert_same, contents, study_in
-from understudy import Local, fedavg
+from understudy import Local, compare, fedavg, results
 from understudy._version import __version__
 from understudy.memory.run_folder import STATE
 from understudy.memory.tensor_stream import CheckpointError
@@ -31,6 +32,7 @@ from understudy.studies.execution import executors, locks, progress, runner, sch
 from understudy.studies.execution import signals as stopping
 from understudy.studies.execution.runner import cell_module, run_study
 from understudy.studies.execution.signals import StopSignals, command_that_goes_on
+from understudy.studies.report.report import render
 from understudy.studies.store.store import Store, StoreFull
 
 
@@ -305,6 +307,24 @@ def test_a_value_is_tuned_before_the_cells_are_played(tmp_path: Path) -> None:
         for cell in store.cells("small"):
             assert store.resolved(cell.key)["strategy"]["local"]["lr"] == 0.5
     assert len(run_study(study, runs, on="here").skipped) == 6
+
+
+def test_table_report_and_show_tell_what_the_runner_was_told_of_tuning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tune = '[tune]\nkey = "local.lr"\nvalues = [0.0001, 0.5]\nseeds = [7]\nrounds = 6\n'
+    text = STUDY.replace('seed = "run"', 'seed = "run"\nvalidation = 0.25') + tune
+    study, runs = study_in(tmp_path, text, seeds=1), tmp_path / "runs"
+    run_study(study, runs, on="here")
+    with Store.open(runs) as store:
+        stored = store.study("small")
+        assert (stored.tuned, stored.picks) == ("local.lr", study.picks(store))
+        assert stored.picks == {"stale": 0.5, "fdms": 0.5}
+    words = "Tuned beforehand: local.lr = 0.5 (stale), 0.5 (fdms)."
+    assert words in compare(results(runs, study="small")).to_markdown()
+    page = render(runs, "small")
+    assert "with seeds [7]: local.lr = 0.5 (stale), 0.5 (fdms)" in page
+    assert words in Command(capsys, monkeypatch)("show", "small", "--folder", runs).out
 
 
 # -- interrupted -----------------------------------------------------------------------------------

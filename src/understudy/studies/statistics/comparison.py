@@ -107,6 +107,8 @@ def compare(
         tested=tested,
         without_value=0 if price else int((~np.isfinite(column_of(done, metric))).sum()),
         target=frame.attrs.get("target") if price else None,
+        tuned=frame.attrs.get("tuned"),
+        picks=frame.attrs.get("picks", {}),
     )
 
 

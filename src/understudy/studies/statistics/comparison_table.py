@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from understudy.measures import Measure, lower_is_better, measure
+from understudy.studies.definition.cell import Label
 from understudy.studies.statistics import tables
 from understudy.studies.statistics.paired_tests import (
     SEEDS_OF_INTERVAL,
@@ -23,6 +24,7 @@ from understudy.studies.statistics.text_table import (
     label_word,
     number,
     p_word,
+    picks_in_words,
 )
 
 if TYPE_CHECKING:
@@ -61,6 +63,10 @@ class Comparison:
         cells are compared in several groups, being references, that is one test.
     target : float, optional
         The accuracy that the study aims at, where `metric` is its price.
+    tuned : str, optional
+        The key that was tuned beforehand.
+    picks : mapping
+        Strategy, or ``block/strategy``, → the value of it that was picked.
     """
 
     metric: str
@@ -71,6 +77,8 @@ class Comparison:
     without_value: int = 0
     tested: tuple[int, int] = (0, 0)
     target: float | None = None
+    tuned: str | None = None
+    picks: Mapping[str, Label] = field(default_factory=dict)
 
     @property
     def measure(self) -> Measure:
@@ -132,6 +140,8 @@ def notes_of(comparison: Comparison, told: Sequence[str] = ()) -> tuple[str, ...
     notes = [measure.about] if measure.about else []
     if comparison.target is not None:
         notes.append(f"Target: an accuracy of {100 * comparison.target:g} %.")
+    if comparison.tuned is not None:
+        notes.append(f"Tuned beforehand: {picks_in_words(comparison.tuned, comparison.picks)}.")
     if comparison.lower_is_better:
         notes.append("Lower is better.")
     if rows[["half", "difference_half"]].notna().to_numpy().any():

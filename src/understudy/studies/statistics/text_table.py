@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +66,11 @@ def label_word(value: Any) -> str:
     if isinstance(value, float) and math.isfinite(value):
         return _minus(str(int(value)) if value.is_integer() else repr(value))
     return plain(value)
+
+
+def picks_in_words(key: str, picks: Mapping[str, Any]) -> str:
+    """What tuning picked: ``local.lr = 0.5 (stale), 0.1 (fdms)``."""
+    return f"{key} = {', '.join(f'{label_word(value)} ({name})' for name, value in picks.items())}"
 
 
 def number(value: float, decimals: int | None, *, signed: bool = False) -> str:

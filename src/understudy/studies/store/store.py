@@ -63,6 +63,17 @@ class StoredStudy:
     version: str  # of the package that saved it
     changed: datetime  # UTC; the study itself or one of its runs
 
+    @property
+    def tuned(self) -> str | None:
+        """The key that was tuned."""
+        table = self.about.get("tune")
+        return None if table is None else str(table["key"])
+
+    @property
+    def picks(self) -> Mapping[str, Label]:
+        """What tuning picked, as `Study.picks` told the runner; empty where nothing is tuned."""
+        return self.about.get("picks") or {}
+
 
 @dataclass(frozen=True)
 class StoredCell:
