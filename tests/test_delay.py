@@ -10,13 +10,11 @@ from scipy.stats import binom
 from understudy.core.rng import generator
 from understudy.core.types import Cohort, Population
 from understudy.parts.delay import (
-    NEVER,
     Combined,
     Deadline,
     Delay,
     Failure,
     Latency,
-    arrival_rounds,
     round_seconds,
     tell_of_cohort,
 )
@@ -173,15 +171,6 @@ def test_combined_delays_add_up():
     np.testing.assert_allclose(delays(Combined(EXACT, EXACT), THREE), 44)
 
 
-def test_arrival_rounds_by_hand():
-    """Deadline 10 s, asked in round 3: up to 10 s in round 3, up to 20 s in round 4, …"""
-    seconds = np.array([0, 0.1, 10, 10.001, 20, 20.5, 99, INF])
-    expected = [3, 3, 3, 4, 4, 5, 12, NEVER]
-    np.testing.assert_array_equal(arrival_rounds(seconds, 3, 10), expected)
-    np.testing.assert_array_equal(arrival_rounds(seconds, 3), [3] * 7 + [NEVER])
-    assert arrival_rounds(np.zeros(0), 0, 10).shape == (0,)
-
-
 @pytest.mark.parametrize(
     ("seconds", "deadline", "lasts"),
     [
@@ -203,12 +192,11 @@ def test_round_seconds(seconds, deadline, lasts):
 def test_time_to_accuracy_by_hand():
     """Two clients of 22 s and a straggler of 70 s, three rounds.
 
-    Deadline 30: the first round lasts 30 s (the straggler is missed, and arrives in round 2);
+    Deadline 30: the first round lasts 30 s (the straggler is missed);
     without a deadline it lasts 70 s.
     """
     seconds = np.array([22.0, 22.0, 70.0])
     assert round_seconds(seconds, 30) == 30
-    np.testing.assert_array_equal(arrival_rounds(seconds, 0, 30), [0, 0, 2])
     assert round_seconds(seconds) == 70
 
 

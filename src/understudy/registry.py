@@ -7,7 +7,6 @@ parts.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +14,7 @@ from traceback import walk_tb
 from typing import Any
 
 from understudy.core.module_origin import is_installed
+from understudy.core.suggestions import suggestion
 
 _PARTS: dict[str, dict[str, str]] = {
     "sampler": {
@@ -134,9 +134,7 @@ class UnknownName(KeyError):
     """A name that stands for nothing; suggests what may have been meant."""
 
     def __init__(self, role: str, name: str, known: list[str]) -> None:
-        close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
-        meant = f"did you mean {close[0]!r}? " if close else ""
-        super().__init__(f"no {role} named {name!r}; {meant}known: {', '.join(known)}")
+        super().__init__(f"no {role} named {name!r}; {suggestion(name, known)}")
 
     def __str__(self) -> str:
         return str(self.args[0])

@@ -24,6 +24,8 @@ from understudy._version import __version__
 from understudy.commands import text
 from understudy.studies.definition import builtins
 from understudy.studies.definition.cell import Cell, DataRecipe, Task
+from understudy.studies.statistics import summary
+from understudy.studies.statistics.summary import summarise
 from understudy.studies.store.schema import StoreError
 from understudy.studies.store.store import Store
 
@@ -493,6 +495,26 @@ def test_run_from_the_first_cell_to_the_report(study, command):
     assert command("export", "--to", "numbers").code == 0
     skipped = command("run", "small.toml", "--folder", "new", "--skip-in", "numbers", "--dry-run")
     assert "\n  to run        0, 0 done, 6 skipped\n" in skipped.out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("run", "small.toml", "--on", "here"), ("report",), ("plot",), ("table",)],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_command_sums_up_each_cell_once(arguments, study, command, monkeypatch):
+    """Table, report and pictures share one reading of the store."""
+    if arguments[0] != "run":
+        command("run", "small.toml", "--on", "here", "--no-report")
+    summed_up = []
+
+    def counted(*given):
+        summed_up.append(given)
+        return summarise(*given)
+
+    monkeypatch.setattr(summary, "summarise", counted)
+    assert command(*arguments).code == 0
+    assert len(summed_up) == 6
 
 
 def test_a_cell_that_fails_is_named_and_the_others_are_done(study, command):

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,6 @@ from safetensors.numpy import load_file
 from understudy.analysis.findings import Findings
 from understudy.studies import results
 from understudy.studies.definition.study import Study
-from understudy.studies.statistics import export as exporting
 from understudy.studies.statistics.export import (
     Exported,
     Row,
@@ -344,7 +344,7 @@ def test_a_write_that_fails_leaves_the_old_file(runs, tmp_path, monkeypatch):
     def full(*_):
         raise OSError("no room")
 
-    monkeypatch.setattr(exporting.os, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     with pytest.raises(OSError, match="no room"):
         export(runs, "small", tmp_path)
     assert (folder / "cells.csv").read_bytes() == before

@@ -12,8 +12,9 @@ from tests.studies.pages import Page
 from tests.studies.small_study import ABOUT, NAME, cells, store_small_study
 from understudy._version import __version__
 from understudy.studies.report import figures, report
-from understudy.studies.report.figure_groups import groups_of
+from understudy.studies.report.figure_data import title_of
 from understudy.studies.report.report_text import command, in_words, meanings, merged, sentence
+from understudy.studies.statistics.groups import groups_of
 from understudy.studies.statistics.main_metric import main_metric
 from understudy.studies.store.schema import StoreError
 from understudy.studies.store.store import Store, StoredCell
@@ -152,7 +153,7 @@ def test_the_page_stands_alone(page):
 
 def test_the_same_results_give_the_same_page(runs, page):
     assert report.render(runs, NAME) == page
-    assert not list((runs / NAME).glob("*.partial"))
+    assert not list((runs / NAME).glob("*.new"))
 
 
 def test_a_large_picture_is_a_png(runs, monkeypatch):
@@ -280,7 +281,7 @@ def test_references_are_in_every_group_and_own_cells_come_first():
         stored(strategy="b", availability="x", lr=2),
     ]
     first, second = groups_of(given)
-    assert (first.title, second.title) == ("lr 1", "lr 2")
+    assert (title_of(first), title_of(second)) == ("lr 1", "lr 2")
     assert first.cells == (0, 1, 3)
     assert second.cells == (0, 2, 4)
 
@@ -289,7 +290,13 @@ def test_twins_under_two_labels_are_both_shown():
     given = [stored(key="k", strategy="a", m=1), stored(key="k", strategy="b", m=1)]
     (group,) = groups_of(given)
     assert group.cells == (0, 1)
-    assert group.title == ""
+    assert title_of(group) == ""
+
+
+def test_two_cells_of_one_place_are_refused():
+    given = [stored(key="k", strategy="a", m=1), stored(key="other", strategy="a", m=1)]
+    with pytest.raises(ValueError, match=r"strategy 'a' at \(1\) with seed 0, got two"):
+        groups_of(given)
 
 
 def test_descriptions_in_words():

@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 import torch
 
+from tests.cli import Command
 from tests.studies.running import STUDY, TROUBLED, assert_same, contents, study_in
-from understudy import Local, fedavg
+from understudy import Local, compare, fedavg, results
 from understudy._version import __version__
-from understudy.memory.run_folder import STATE, FolderInUse
+from understudy.memory.run_folder import STATE
 from understudy.memory.tensor_stream import CheckpointError
+from understudy.memory.writer_lock import FolderInUse
 from understudy.simulation import clustered_digits
 from understudy.simulation import run as engine
 from understudy.studies.definition.cell import Cell, DataRecipe, Task
@@ -28,6 +30,7 @@ from understudy.studies.execution import executors, locks, runner, scheduler
 from understudy.studies.execution import signals as stopping
 from understudy.studies.execution.runner import cell_module, run_study
 from understudy.studies.execution.signals import StopSignals, command_that_goes_on
+from understudy.studies.report.report import render
 from understudy.studies.store.store import Store, StoreFull
 
 pytestmark = pytest.mark.process  # it starts and kills processes
@@ -306,6 +309,24 @@ def test_a_value_is_tuned_before_the_cells_are_played(tmp_path: Path) -> None:
     assert len(run_study(study, runs, on="here").skipped) == 6
 
 
+def test_table_report_and_show_tell_what_the_runner_was_told_of_tuning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tune = '[tune]\nkey = "local.lr"\nvalues = [0.0001, 0.5]\nseeds = [7]\nrounds = 6\n'
+    text = STUDY.replace('seed = "run"', 'seed = "run"\nvalidation = 0.25') + tune
+    study, runs = study_in(tmp_path, text, seeds=1), tmp_path / "runs"
+    run_study(study, runs, on="here")
+    with Store.open(runs) as store:
+        stored = store.study("small")
+        assert (stored.tuned, stored.picks) == ("local.lr", study.picks(store))
+        assert stored.picks == {"stale": 0.5, "fdms": 0.5}
+    words = "Tuned beforehand: local.lr = 0.5 (stale), 0.5 (fdms)."
+    assert words in compare(results(runs, study="small")).to_markdown()
+    page = render(runs, "small")
+    assert "with seeds [7]: local.lr = 0.5 (stale), 0.5 (fdms)" in page
+    assert words in Command(capsys, monkeypatch)("show", "small", "--folder", runs).out
+
+
 # -- interrupted -----------------------------------------------------------------------------------
 
 
@@ -448,7 +469,7 @@ def test_a_full_disk_stops_all_cells_names_it_and_loses_nothing(
         if where == "store":
             patched.setattr(Store, "add_rounds", no_room)
         else:
-            patched.setattr("understudy.memory.tensor_stream.os.replace", no_room_for_state)
+            patched.setattr("understudy.core.files.os.replace", no_room_for_state)
         with pytest.raises(StoreFull, match=r"the disk is full: [0-9,]+ bytes free") as full:
             run_study(study, tmp_path, on="here")
     assert full.value.errno == errno.ENOSPC

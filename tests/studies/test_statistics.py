@@ -13,14 +13,13 @@ from scipy import stats
 
 from understudy.studies.statistics.comparison import (
     compare,
-    contrast_interval,
     holm,
     interval,
     lower_is_better,
     paired_t,
     wilcoxon,
 )
-from understudy.studies.statistics.text_table import notes_of
+from understudy.studies.statistics.comparison_table import notes_of
 
 NAN = float("nan")
 probabilities = st.lists(st.floats(0, 1), min_size=1, max_size=12)
@@ -51,19 +50,10 @@ def test_interval_by_hand() -> None:
     assert found.half == pytest.approx(2.484138, abs=1e-6)
 
 
-def test_contrast_interval_by_hand() -> None:
-    """The same values at 90 %: t(0.95; 2) = 2.919986, half 2.919986/√3 = 1.685854."""
-    mean, lower, upper = contrast_interval([1, 2, 3])
-    assert mean == 2.0
-    assert lower == pytest.approx(2 - 1.685854, abs=1e-6)
-    assert upper == pytest.approx(2 + 1.685854, abs=1e-6)
-
-
 def test_fewer_than_three_seeds_have_no_interval() -> None:
     assert interval([1.0, 3.0]).half is None
     assert interval([1.0, 3.0]).mean == 2.0
     assert math.isnan(interval([]).mean)
-    assert contrast_interval([1.0, 3.0]) == (2.0, -math.inf, math.inf)
 
 
 @pytest.mark.parametrize("level", [0.9, 0.95, 0.99])
@@ -73,7 +63,6 @@ def test_interval_against_scipy(level: float) -> None:
     found = interval(values, level)
     assert found.half is not None
     assert (found.mean - found.half, found.mean + found.half) == pytest.approx(expected)
-    assert contrast_interval(values, level)[1:] == pytest.approx(expected)
 
 
 def test_what_is_no_number_is_refused() -> None:

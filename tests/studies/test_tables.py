@@ -11,10 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from understudy.studies.statistics import html_table, tables
+from understudy.studies.statistics import tables
 from understudy.studies.statistics.comparison import Comparison, compare
-from understudy.studies.statistics.tables import TextTable
-from understudy.studies.statistics.text_table import decimals_for, label_word, number, p_word, plain
+from understudy.studies.statistics.comparison_table import table_of_comparison
+from understudy.studies.statistics.text_table import (
+    TextTable,
+    decimals_for,
+    label_word,
+    number,
+    p_word,
+    plain,
+    table_of_frame,
+)
 
 NAN = float("nan")
 
@@ -139,7 +147,7 @@ def test_a_notebook_shows_the_same_rows_and_notes() -> None:
 
 def test_what_a_label_says_is_text_in_html() -> None:
     sheet = TextTable(("<a>", "b"), (("x & y", "</table>"),), frozenset({1}), ('"$1$"',))
-    found = html_table.html(sheet)
+    found = tables.html(sheet)
     assert "&lt;a&gt;</th>" in found
     assert "x &amp; y</td>" in found
     assert '<td style="text-align: right">&lt;/table&gt;</td>' in found
@@ -221,7 +229,7 @@ def test_a_target_that_not_all_reach() -> None:
         base=[30.0, 40.0, 50.0, 45.0, 35.0],
         a=[20.0, NAN, 31.5, NAN, 26.0],
     )
-    full, base, a = (row[3:] for row in tables.sheet_of(found).cells[:3])
+    full, base, a = (row[3:] for row in table_of_comparison(found).cells[:3])
     assert full == ("10.80 ± 1.04", "−29.20 ± 8.84", "0.002", "too few seeds", "5")
     assert base == ("40.00 ± 9.82", "–", "–", "–", "5")
     assert a == ("25.83", "−12.50", "not all reached it", "too few seeds", "3 of 5 reached it")
@@ -232,13 +240,13 @@ def test_a_target_that_not_all_reach() -> None:
 
 def test_a_target_that_nobody_reaches() -> None:
     found = comparison(metric="clock_to_target", a=[NAN] * 5)
-    never = tables.sheet_of(found).cells[2]
+    never = table_of_comparison(found).cells[2]
     assert never[3:] == ("never", "–", "not all reached it", "too few seeds", "0 of 5 reached it")
 
 
 def test_a_rival_with_fewer_shared_seeds_says_how_many() -> None:
     found = comparison(base=[0.5, 0.5, 0.5, 0.5, NAN])
-    cells = {row[1]: row[-1] for row in tables.sheet_of(found).cells}
+    cells = {row[1]: row[-1] for row in table_of_comparison(found).cells}
     assert cells == {"full": "5, 4 paired", "base": "4", "a": "5, 4 paired"}
     assert "Left out, having no number: 2 cells." in found.to_markdown()
 
@@ -248,12 +256,12 @@ def test_other_units() -> None:
     variance = comparison(metric="client_accuracy_variance", base=[0.0325] * 5)
     assert "variance over clients, points²" in variance.to_markdown()
     assert variance.rows["mean"].tolist()[1] == 0.0325
-    assert tables.sheet_of(variance).cells[1][3] == "325.00 ± 0.00"
+    assert table_of_comparison(variance).cells[1][3] == "325.00 ± 0.00"
     loss = comparison(metric="loss_best", base=[0.0325] * 5, full=[0.25] * 5, a=[0.01] * 5)
-    assert [row[3] for row in tables.sheet_of(loss).cells[:3]] == [
+    assert [row[3] for row in table_of_comparison(loss).cells[:3]] == [
         "0.2500 ± 0.0000", "0.0325 ± 0.0000", "0.0100 ± 0.0000",
     ]  # fmt: skip
-    assert tables.sheet_of(loss).cells[2][4] == "−0.0225 ± 0.0000"
+    assert table_of_comparison(loss).cells[2][4] == "−0.0225 ± 0.0000"
 
 
 def test_without_a_baseline_nothing_is_subtracted() -> None:
@@ -292,12 +300,12 @@ def test_long_labels_stay_within_80_columns_and_are_escaped() -> None:
 
 @given(st.lists(st.text(max_size=30), min_size=1, max_size=4))
 def test_any_label_keeps_its_row(labels: list[str]) -> None:
-    sheet = tables.sheet_of_frame(pd.DataFrame({"name": labels, "value": range(len(labels))}))
-    lines = [line for line in tables.markdown(sheet).split("\n") if line]
+    table = table_of_frame(pd.DataFrame({"name": labels, "value": range(len(labels))}))
+    lines = [line for line in tables.markdown(table).split("\n") if line]
     assert len(lines) == len(labels) + 2
     bars = [line.replace("\\\\", "").replace("\\|", "").count("|") for line in lines]
     assert bars == [3] * len(lines)
-    body = tables.latex(sheet).split("\\midrule\n")[1].split("\n\\bottomrule")[0]
+    body = tables.latex(table).split("\\midrule\n")[1].split("\n\\bottomrule")[0]
     assert len(body.split("\n")) == len(labels)
 
 
@@ -310,9 +318,9 @@ def test_a_plain_frame() -> None:
             "holds": [True, False],
         }
     )
-    sheet = tables.sheet_of_frame(frame, ["A note."])
+    table = table_of_frame(frame, ["A note."])
     assert (
-        tables.markdown(sheet)
+        tables.markdown(table)
         == """\
 | σ²  |      value |   n | holds |
 | --- | ---------: | --: | ----- |
@@ -322,14 +330,14 @@ def test_a_plain_frame() -> None:
 A note.
 """
     )
-    assert tables.latex(sheet).splitlines()[2:6] == [
+    assert tables.latex(table).splitlines()[2:6] == [
         r"$\sigma$$^2$ & value & n & holds \\",
         r"\midrule",
         r"P & 0.1235 & 3 & yes \\",
         r"F & $-$1.235e+06 & -- & no \\",
     ]
     assert (
-        tables.text(tables.rich_table(sheet))
+        tables.text(tables.rich_table(table))
         == """\
 σ²       value  n  holds
 ────────────────────────
@@ -344,7 +352,7 @@ A note.
 
 def test_a_wide_frame_stays_within_80_columns() -> None:
     frame = pd.DataFrame({f"a rather long head {place}": [place * 1e5] for place in range(12)})
-    text = tables.text(tables.rich_table(tables.sheet_of_frame(frame)))
+    text = tables.text(tables.rich_table(table_of_frame(frame)))
     assert max(cell_len(line) for line in text.splitlines()) <= 80
     assert tables.markdown(TextTable((), ())) == "|  |\n|  |\n"
 

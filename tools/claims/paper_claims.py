@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from understudy.studies.definition.errors import suggestion
+from understudy.core.suggestions import suggestion
 
 Value = str | float | bool
 QUANTIFIERS = ("all", "most", "best")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,16 @@ from understudy.core.describe import describe
 from understudy.studies.definition.builtins import NAMES, built_in
 from understudy.studies.definition.cell import Cell, DataRecipe
 from understudy.studies.definition.estimates import estimate
-from understudy.studies.statistics.export import CELLS, Exported, Row, label_text, place_of, read
+from understudy.studies.statistics.export import (
+    CELLS,
+    Exported,
+    Row,
+    Value,
+    label_text,
+    place_of,
+    read,
+)
+from understudy.studies.statistics.groups import groups_of
 
 SCALE, PAPER = "results", "paper"
 CORES = 2  # hours are told for a machine of so many
@@ -87,6 +96,29 @@ def matches(pick: Pick, labels: Mapping[str, Any]) -> bool:
         name in labels and (labels[name] is None or label_text(labels[name]) == label_text(value))
         for name, value in pick.labels.items()
     )
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """Exported cells that differ in strategy and seed only."""
+
+    labels: Mapping[str, Value]  # those in which groups differ; a block though it be the only one
+    rows: tuple[Row, ...]  # those that are of every group come last
+
+
+def row_groups(rows: Sequence[Row]) -> list[RowGroup]:
+    """The groups of a study's exported cells."""
+    made = []
+    for group in groups_of(rows):
+        told = [name for name in group.labels if name in group.varying or name == "block"]
+        own = {name: group.labels[name] for name in told if group.labels[name] is not None}
+        cells = sorted(group.cells, key=lambda at: (not _is_own(rows[at], own), at))
+        made.append(RowGroup(own, tuple(rows[at] for at in cells)))
+    return made
+
+
+def _is_own(row: Row, labels: Mapping[str, Value]) -> bool:
+    return all(row.labels.get(name) == value for name, value in labels.items())
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ import numpy as np
 
 from tools.claims import verdicts
 from tools.claims.paper_claims import Claim, Contrast, Side, read_claims
-from tools.claims.results_book import Book, Sizes
-from tools.claims.results_pictures import pictures, varying_labels
+from tools.claims.results_book import Book, RowGroup, Sizes, row_groups
+from tools.claims.results_pictures import pictures
 from tools.claims.verdicts import Judged, Verdict
+from understudy.core.intervals import half_width
 from understudy.measures import Measure, measure
-from understudy.plots.series import half_width
 from understudy.studies.definition.builtins import NAMES, listed
 from understudy.studies.statistics.export import Row
 
@@ -173,14 +173,16 @@ def _table(metric: str, rows: Sequence[Row]) -> Iterator[str]:
         return
     rows = list(rows) if metric in OF_ALL else [row for row in rows if _has(row, metric, known)]
     shown = measure(metric)
-    groups = [group for group in _groups(rows) if group or len(_groups(rows)) == 1]
+    groups = row_groups(rows)
     yield f"{shown.head[0].upper()}{shown.head[1:]}: mean over seeds ± half of its 95 % interval."
     yield ""
     yield f"| strategy | {' | '.join(_group_words(group) for group in groups)} |"
     yield "| --- |" + " ---: |" * len(groups)
     for strategy in dict.fromkeys(str(row.labels["strategy"]) for row in rows):
-        mine = [row for row in rows if row.labels["strategy"] == strategy]
-        cells = [_mean([row for row in mine if _in(row, group)], metric, shown) for group in groups]
+        cells = [
+            _mean([row for row in group.rows if row.labels["strategy"] == strategy], metric, shown)
+            for group in groups
+        ]
         yield f"| {strategy} | {' | '.join(cells)} |"
     yield ""
 
@@ -190,28 +192,11 @@ def _has(row: Row, metric: str, known: Sequence[Row]) -> bool:
     return any(row.labels == other.labels for other in known)
 
 
-Group = tuple[tuple[str, str | float], ...]
-
-
-def _groups(rows: Sequence[Row]) -> list[Group]:
-    """What cells differ in besides strategy and seed; those of every group make none."""
-    varying = varying_labels(rows)
-    whole = [row for row in rows if all(row.labels.get(name) is not None for name in varying)]
-    found: dict[Group, None] = {}
-    for row in whole:
-        found[tuple((name, row.labels[name] or "") for name in varying)] = None
-    return list(found) or [()]
-
-
-def _in(row: Row, group: Group) -> bool:
-    return all(row.labels.get(name) in (None, value) for name, value in group)
-
-
-def _group_words(group: Group) -> str:
+def _group_words(group: RowGroup) -> str:
     words = [
         str(value) if name in ("block", "availability") else f"{name} {value:g}"
         if isinstance(value, float) else f"{name} {value}"
-        for name, value in group
+        for name, value in group.labels.items()
     ]  # fmt: skip
     return ", ".join(words) or "all"
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 from matplotlib.figure import Figure
 
-from tools.claims.results_book import Book
+from tools.claims.results_book import Book, row_groups
 from understudy.plots import convergence, svg
 from understudy.studies.statistics.export import Exported, Row
 
@@ -27,38 +27,13 @@ def pictures(book: Book) -> dict[Key, bytes]:
 
 
 def groups(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Cells that differ in strategy and seed only; those of every group are in all of them."""
-    varying = varying_labels(rows)
-    found: dict[tuple[object, ...], list[Row]] = {}
-    for row in rows:
-        place: tuple[object, ...] = tuple(row.labels[name] for name in varying)
-        if None not in place:
-            found.setdefault(place, []).append(row)
-    if not found:
-        return {"all": list(rows)}
+    """Cells that differ in strategy and seed only, by the name of their picture."""
     made = {}
-    for place, members in found.items():
-        own: dict[str, object] = dict(zip(varying, place, strict=True))
-        keys = {row.key for row in members}
-        everywhere = [row for row in rows if row.key not in keys and _fits(row, own)]
-        words = "-".join(_word(name, value) for name, value in _block_first(own).items())
-        made[words or "all"] = members + everywhere
+    for group in row_groups(rows):
+        own = _block_first(group.labels)
+        words = "-".join(_word(name, value) for name, value in own.items())
+        made[words or "all"] = list(group.rows)
     return made
-
-
-def varying_labels(rows: Sequence[Row]) -> list[str]:
-    """What cells differ in besides strategy and seed; a block is told though it be the only one."""
-    names = [name for name in (rows[0].labels if rows else ()) if name != "strategy"]
-    found = []
-    for name in names:
-        values = {row.labels.get(name) for row in rows} - {None}
-        if len(values) > 1 or (name == "block" and values):
-            found.append(name)
-    return found
-
-
-def _fits(row: Row, own: Mapping[str, object]) -> bool:
-    return all(row.labels[name] in (None, value) for name, value in own.items())
 
 
 def _block_first(own: Mapping[str, object]) -> dict[str, object]:

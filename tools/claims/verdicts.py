@@ -20,12 +20,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from tools.claims.paper_claims import Claim, Contrast, Pick, Side
+from understudy.core.intervals import FEWEST, half_width
 
 CONFIDENCE = 0.90
-FEWEST_SEEDS = 3
+FEWEST_SEEDS = FEWEST
 HOLDS, CONTRADICTED, OPEN, NOT_RUN = "holds", "contradicted", "open", "not run"
 REPRODUCED, IN_PART, NOT_REPRODUCED = "reproduced", "in part", "not reproduced"
 VERDICTS = (REPRODUCED, IN_PART, NOT_REPRODUCED, OPEN, NOT_RUN)
@@ -106,13 +106,9 @@ class Judged:
 
 
 def interval(numbers: Sequence[float]) -> tuple[float, float, float]:
-    """Mean, and the ends of its 90 % t-interval; NaN for a single number."""
+    """Mean, and the ends of its 90 % t-interval; NaN for fewer than three numbers."""
     values: npt.NDArray[np.float64] = np.asarray(numbers, dtype=np.float64)
-    mean = float(values.mean())
-    if len(values) < 2:
-        return mean, math.nan, math.nan
-    quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1))
-    half = quantile * float(values.std(ddof=1)) / math.sqrt(len(values))
+    mean, half = float(values.mean()), float(half_width(values, CONFIDENCE))
     return mean, mean - half, mean + half
 
 

@@ -135,12 +135,14 @@ def _skipped(folder: Path | None) -> frozenset[str]:
 
 def _told(study: Study, outcome: StudyOutcome, folder: Path, *, report: bool) -> None:
     """What came out, on stdout; what failed, on stderr."""
-    from understudy.commands.table import NothingToCompare, compared
+    from understudy.commands.table import NothingToCompare, compared, results_of
     from understudy.studies.store.schema import StoreError
 
     place = places.Place(folder, study.name)
+    frame = None
     try:
-        places.show_table(compared(place).to_rich())
+        frame = results_of(place)
+        places.show_table(compared(place, frame).to_rich())
     except NothingToCompare as nothing:
         typer.echo(nothing)
         report = False
@@ -151,7 +153,7 @@ def _told(study: Study, outcome: StudyOutcome, folder: Path, *, report: bool) ->
     if report:
         from understudy.studies.report.report import write_report
 
-        typer.echo(f"Report: {write_report(place.folder, place.study)}")
+        typer.echo(f"Report: {write_report(place.folder, place.study, frame)}")
     for key, error in outcome.failed.items():
         errors.say(f"cell {key} failed: {text.first_line(error)}")
     if outcome.failed:

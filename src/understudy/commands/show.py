@@ -76,6 +76,7 @@ def _key(run: str, folder: Path) -> str | None:
 
 def _study(store: Store, place: places.Place) -> Iterator[str]:
     from understudy._version import __version__
+    from understudy.studies.statistics.text_table import picks_in_words
 
     about, cells = store.study(place.study), store.cells(place.study)
     counts = Counter(cell.status for cell in cells)
@@ -83,6 +84,9 @@ def _study(store: Store, place: places.Place) -> Iterator[str]:
     yield f"{about.name}: {text.count(len(cells), 'cell')}, {words or 'none'}"
     yield ""
     yield from text.columns(_telling([_head(cells), *(_row(store, cell) for cell in cells)]))
+    if about.tuned is not None and about.picks:
+        yield ""
+        yield from text.wrapped(f"Tuned beforehand: {picks_in_words(about.tuned, about.picks)}.")
     for error, keys in _by_error(cells).items():
         yield ""
         named = ", ".join(keys[:MOST_NAMED])

@@ -10,7 +10,9 @@ import typer
 from understudy.commands import places
 
 if TYPE_CHECKING:
-    from understudy.studies.statistics.comparison import Comparison
+    from pandas import DataFrame
+
+    from understudy.studies.statistics.comparison_table import Comparison
 
 
 ROUNDS_ARE_NO_SEEDS = (
@@ -69,7 +71,7 @@ def table(
     if pair is Pair.rounds:
         _rounds(place, metric or "test_accuracy", baseline, form)
         return
-    comparison = compared(place, metric, baseline, by)
+    comparison = compared(place, results_of(place), metric, baseline, by)
     if form is TableFormat.text:
         places.show_table(comparison.to_rich())
     elif form is TableFormat.markdown:
@@ -84,37 +86,43 @@ def _rounds(place: places.Place, metric: str, baseline: str | None, form: TableF
     from understudy.studies.statistics import tables
     from understudy.studies.statistics.frames import results
     from understudy.studies.statistics.round_pairs import paired_by_rounds
-    from understudy.studies.statistics.text_table import sheet_of_frame
+    from understudy.studies.statistics.text_table import table_of_frame
 
     frame = results(place.folder, level="round", study=place.study)
     found = paired_by_rounds(frame, metric, baseline)
-    sheet = sheet_of_frame(found, [ROUNDS_ARE_NO_SEEDS])
+    words = table_of_frame(found, [ROUNDS_ARE_NO_SEEDS])
     if form is TableFormat.text:
-        places.show_table(tables.rich_table(sheet))
+        places.show_table(tables.rich_table(words))
     elif form is TableFormat.csv:
         typer.echo(tables.csv(found).rstrip())
     else:
         write = tables.markdown if form is TableFormat.markdown else tables.latex
-        typer.echo(write(sheet).rstrip())
+        typer.echo(write(words).rstrip())
 
 
 class NothingToCompare(ValueError):
     """No cell of a study is done."""
 
 
+def results_of(place: places.Place) -> DataFrame:
+    """One row per cell of a study: read once for all that a command shows of it."""
+    from understudy.studies.statistics.frames import results
+
+    return results(place.folder, study=place.study)
+
+
 def compared(
     place: places.Place,
+    frame: DataFrame,
     metric: str | None = None,
     baseline: str | None = None,
     by: list[str] | None = None,
 ) -> Comparison:
     """The comparison of a study; its own metric and baseline where none is given."""
     from understudy.studies.statistics.comparison import compare
-    from understudy.studies.statistics.frames import results
     from understudy.studies.statistics.main_metric import main_metric
     from understudy.studies.store.store import Store
 
-    frame = results(place.folder, study=place.study)
     if not (frame["status"] == "done").any():
         raise NothingToCompare(
             f"{place.study}: no cell is done, so there is no table; "

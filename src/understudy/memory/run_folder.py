@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import socket
 from pathlib import Path
-
-from filelock import FileLock, Timeout
 
 from understudy.core.types import Population
 from understudy.memory.tensor_stream import CheckpointError
+from understudy.memory.writer_lock import WriterLock
 
 STATE = "state.safetensors"
 # what may be swept: never a file that somebody else put into the folder
@@ -20,24 +17,12 @@ OURS = re.compile(
 )
 
 
-class FolderInUse(Exception):
-    """Another process (or another state of this one) is writing to the folder."""
-
-
 class RunFolder:
     """A run's folder and the right to write to it. The lock dies with its process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
-        self._lock = FileLock(folder / "lock")
-        try:
-            self._lock.acquire(timeout=0)
-        except Timeout:
-            writer = folder / "writer"
-            who = writer.read_text() if writer.exists() else "another process"
-            raise FolderInUse(f"{folder}: already being written by {who}") from None
-        (folder / "writer").write_text(f"pid {os.getpid()} on {socket.gethostname()}")
+        self._lock = WriterLock(folder)
         self.population_file = ""
         self.population: Population | None = None  # the one that population_file holds
 
@@ -76,4 +61,4 @@ class RunFolder:
                 path.unlink()
 
     def close(self) -> None:
-        self._lock.release(force=True)
+        self._lock.release()

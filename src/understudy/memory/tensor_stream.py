@@ -8,7 +8,6 @@ library's. No file is ever unpickled.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from safetensors import SafetensorError, safe_open
+
+from understudy.core.files import replaced
 
 NAMES = {  # all that every safetensors from 0.4.3 on reads
     torch.float64: "F64",
@@ -84,7 +85,7 @@ def as_tensor(array: npt.NDArray[np.generic]) -> torch.Tensor | None:
 
 
 def write(path: Path, entries: Mapping[str, Entry], about: Mapping[str, object]) -> None:
-    """Write, sync, rename: at `path` is the old file or the whole new one, at any moment."""
+    """Write a safetensors file, whole or not at all."""
     header: dict[str, object] = {"__metadata__": {"understudy": json.dumps(about)}}
     offset = 0
     for name, entry in entries.items():
@@ -96,17 +97,12 @@ def write(path: Path, entries: Mapping[str, Entry], about: Mapping[str, object])
         offset += entry.size
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    temporary = path.with_name(path.name + ".new")
-    with open(temporary, "wb") as file:
+    with replaced(path) as file:
         file.write(len(text).to_bytes(8, "little"))
         file.write(text)
         for entry in entries.values():
             for piece in entry.pieces:
                 file.write(raw_bytes(piece))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    sync_folder(path.parent)
 
 
 def raw_bytes(tensor: torch.Tensor) -> memoryview:
@@ -115,15 +111,6 @@ def raw_bytes(tensor: torch.Tensor) -> memoryview:
         return memoryview(b"")
     flat: Any = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
     return memoryview(flat)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renames and new names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class Reader:

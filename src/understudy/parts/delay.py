@@ -18,7 +18,6 @@ from understudy.core.rng import generator
 from understudy.core.types import Cohort, Floats, Ints, Population
 from understudy.parts.local import Local
 
-NEVER = -1  # the round in which an update arrives that never does
 BITS_PER_PARAMETER = 32
 
 
@@ -66,20 +65,6 @@ def round_seconds(seconds: Floats, deadline: float = math.inf) -> float:
     if len(seconds) == 0 and math.isfinite(deadline):
         return float(deadline)
     return float(waited.max(initial=0.0))
-
-
-def arrival_rounds(seconds: Floats, t: int, deadline: float = math.inf) -> Ints:
-    """(k,) the round in which each answer to a question of round `t` arrives; `NEVER`: in none.
-
-    In round t if it takes at most `deadline` seconds, in round t + 1 if at most twice as long, and
-    so on: ⌈seconds/deadline⌉ − 1 rounds later, where every round lasts until the deadline.
-    """
-    checks.integer("t", t, low=0)
-    if math.isinf(deadline):
-        return np.where(np.isfinite(seconds), t, NEVER).astype(np.int64)
-    comes = np.isfinite(seconds)
-    rounds_later = np.maximum(np.ceil(np.where(comes, seconds, 0.0) / deadline) - 1, 0)
-    return np.where(comes, t + rounds_later, NEVER).astype(np.int64)
 
 
 # -- parts -----------------------------------------------------------------------------------------
@@ -226,7 +211,8 @@ class Deadline:
     """The server waits so many seconds and no longer; who needs more is late.
 
     A late client counts as absent in its round; its update arrives in a later one, where a
-    compensator with a memory makes use of it (`arrival_rounds` says in which).
+    compensator with a memory makes use of it: ⌈s / seconds⌉ − 1 rounds later for one that takes s,
+    where every round lasts until the deadline.
 
     Parameters
     ----------

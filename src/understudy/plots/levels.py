@@ -10,10 +10,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from understudy.core.intervals import half_width
 from understudy.core.types import Floats
 from understudy.plots.measures import measure
 from understudy.plots.runs import Runs, by_run
-from understudy.plots.series import half_width, labels_in, need, one_group
+from understudy.plots.series import labels_in, need, one_group
 from understudy.plots.style import (
     Style,
     canvas,

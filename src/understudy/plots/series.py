@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
+from understudy.core.intervals import half_width
 from understudy.core.types import Floats
-
-FEWEST_SEEDS = 3  # an interval of fewer says nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,15 +26,6 @@ class Series:
     @property
     def has_band(self) -> bool:
         return bool(np.isfinite(self.half_width).any())
-
-
-def half_width(values: Floats) -> Floats:
-    """Half of the 95 % t-interval of the mean over axis 0; NaN for fewer than three values."""
-    n = len(values)
-    if n < FEWEST_SEEDS:
-        return np.full(values.shape[1:], np.nan)
-    spread = values.std(axis=0, ddof=1) / np.sqrt(n)
-    return np.asarray(stats.t.ppf(0.975, n - 1) * spread, dtype=np.float64)
 
 
 def need(frame: Any, *columns: str) -> None:

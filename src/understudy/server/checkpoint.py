@@ -17,17 +17,18 @@ import torch
 
 from understudy._version import __version__
 from understudy.core.describe import describe, differences
+from understudy.core.files import sync_folder
 from understudy.core.types import Population
 from understudy.memory.rows import RowStore, stride_bytes
-from understudy.memory.run_folder import STATE, FolderInUse, RunFolder
+from understudy.memory.run_folder import STATE, RunFolder
 from understudy.memory.tensor_stream import (
     CheckpointError,
     Entry,
     Reader,
     refuse_unstorable,
-    sync_folder,
     write,
 )
+from understudy.memory.writer_lock import FolderInUse
 from understudy.server.state import ServerState, leaves, row_stores
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from understudy.studies.definition.errors import StudyError, suggestion
+from understudy.core.suggestions import suggestion
+from understudy.studies.definition.errors import StudyError
 
 if TYPE_CHECKING:
     from understudy.studies.definition.study import Study

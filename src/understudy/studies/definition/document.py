@@ -11,20 +11,14 @@ from typing import Any
 import numpy as np
 
 from understudy.core import checks
+from understudy.core.suggestions import suggestion
 from understudy.measures import MEASURES
 from understudy.simulation.settings import Simulation
 from understudy.simulation.training.evaluation import PARTS
 from understudy.studies.definition.build import data as materials
 from understudy.studies.definition.build import methods
 from understudy.studies.definition.build import parts as structure
-from understudy.studies.definition.errors import (
-    StudyError,
-    shown,
-    suggestion,
-    told_of,
-    unknown_key,
-    within,
-)
+from understudy.studies.definition.errors import StudyError, shown, told_of, unknown_key, within
 from understudy.studies.definition.overrides import (
     LISTED,
     TRAINING,

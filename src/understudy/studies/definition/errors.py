@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from understudy.core.suggestions import suggestion
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _NAMED = re.compile(r"([A-Za-z_]\w*(?:\.\w+)*)(?:\[\d+\])?: (.+)", re.DOTALL)
@@ -83,14 +84,6 @@ def of_part(error: BaseException, known: Collection[str] | None = None) -> Study
 def unknown_key(name: str, known: Iterable[str]) -> StudyError:
     """A key that means nothing here."""
     return StudyError(f"no such key; {suggestion(name, known)}", name)
-
-
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """What may have been meant, and all there is."""
-    names = list(dict.fromkeys(known))
-    close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.6)
-    meant = f"did you mean {close[0]!r}? " if close else ""
-    return f"{meant}known: {', '.join(names)}"
 
 
 def shown(value: Any) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from understudy.core.suggestions import suggestion
 from understudy.server.strategy import Strategy
 from understudy.simulation.settings import Simulation
 from understudy.studies.definition import document as config
@@ -29,7 +30,6 @@ from understudy.studies.definition.document import StudyBlock, Tune
 from understudy.studies.definition.errors import (
     StudyError,
     shown,
-    suggestion,
     told_of,
     unknown_key,
     within,

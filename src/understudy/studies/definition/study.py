@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from understudy.core.describe import describe
+from understudy.core.suggestions import suggestion
 from understudy.simulation.data.federation import Federation
 from understudy.studies.definition import document as config
 from understudy.studies.definition import plugins, tiny
 from understudy.studies.definition.axes import own_availability
 from understudy.studies.definition.cell import Cell, Label
 from understudy.studies.definition.document import TINY
-from understudy.studies.definition.errors import StudyError, shown, suggestion
+from understudy.studies.definition.errors import StudyError, shown
 from understudy.studies.definition.grid import Draft, Grid, Small
 from understudy.studies.definition.identity import digest_of
 from understudy.studies.definition.overrides import Document, parsed, path_of, written
@@ -309,7 +310,11 @@ class Study:
         return {} if self.tune is None else picked(results, self._trials, self.tune)
 
     def picks(self, store: Store) -> dict[str, Label]:
-        """`pick`, from the trials in a store."""
+        """What tuning picked, from the trials in a store; empty without ``[tune]``.
+
+        The runner asks here, and keeps the answer with the study (`StoredStudy.picks`), where
+        tables and reports find it.
+        """
         return self.pick(trial_results(store, self.tuning()))
 
     # -- what it is ----------------------------------------------------------------------------
@@ -329,10 +334,10 @@ class Study:
                     found[label] = None
         return tuple(found)
 
-    def about(self) -> dict[str, Any]:
-        """The study as plain data, for the store."""
+    def about(self, picks: Mapping[str, Label] | None = None) -> dict[str, Any]:
+        """The study as plain data, for the store; `picks` are those that its cells were made at."""
         tuned = self.tune
-        return {
+        about = {
             "name": self.name,
             "title": self.title,
             "shows": self.shows,
@@ -352,6 +357,9 @@ class Study:
             "overrides": list(self.overrides),
             "document": _plain({k: v for k, v in self._document.items() if k != "scale"}),
         }
+        if tuned is not None and picks is not None:
+            about["picks"] = dict(picks)
+        return about
 
     def run(self, folder: str | Path = "runs", **options: Any) -> StudyOutcome:
         """Run all cells that are not done yet, and keep them in a folder.

@@ -2,45 +2,35 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
-from understudy.memory.run_folder import FolderInUse
+from understudy.memory.writer_lock import WriterLock, taken
 from understudy.studies.execution.run_cell import NO_ROOM
 from understudy.studies.store.store import StoreFull
 
 PATIENCE = 10.0  # seconds until a second run of the same study is refused
+BEING_RUN = "this study is already being run by {who}; wait for it, or name another runs folder"
 
 
 @contextmanager
 def study_lock(folder: Path, patience: float = PATIENCE) -> Iterator[None]:
     """The right to run the study that has this folder; `FolderInUse` says who has it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    lock, writer = FileLock(folder / "lock"), folder / "writer"
     try:
-        lock.acquire(timeout=patience, poll_interval=0.1)
-    except Timeout:
-        who = writer.read_text() if writer.exists() else "another process"
-        raise FolderInUse(
-            f"{folder}: this study is already being run by {who}; wait for it, or name another "
-            "runs folder"
-        ) from None
+        lock = WriterLock(folder, patience=patience, refusal=BEING_RUN)
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            there = next(place for place in (folder, *folder.parents) if place.exists())
+            raise StoreFull(folder.parent, shutil.disk_usage(there).free) from None
+        raise
     try:
-        try:
-            writer.write_text(f"pid {os.getpid()} on {socket.gethostname()}")
-        except OSError as error:
-            if error.errno in NO_ROOM:
-                raise StoreFull(folder.parent, shutil.disk_usage(folder).free) from None
-            raise
         yield
     finally:
-        lock.release(force=True)
+        lock.release()
 
 
 class CellLocks:
@@ -60,10 +50,8 @@ class CellLocks:
     def take(self, key: str) -> bool:
         """Whether the cell is now ours alone; not where another process has it."""
         if key not in self._held:
-            lock = FileLock(self._folder / f"{key}.lock")
-            try:
-                lock.acquire(timeout=0)
-            except Timeout:
+            lock = taken(self._folder / f"{key}.lock")
+            if lock is None:
                 return False
             self._held[key] = lock
         return True

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import cloudpickle
 
-from understudy.memory.run_folder import FolderInUse
+from understudy.memory.writer_lock import FolderInUse
 from understudy.studies.definition import plugins
 from understudy.studies.definition.cell import DataRecipe
 from understudy.studies.definition.identity import source_digest

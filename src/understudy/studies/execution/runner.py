@@ -21,9 +21,7 @@ from understudy.studies.store.model_files import cell_module
 from understudy.studies.store.store import Store
 
 if TYPE_CHECKING:
-    import pandas
-
-    from understudy.studies.definition.cell import Cell
+    from understudy.studies.definition.cell import Cell, Label
     from understudy.studies.definition.study import Study
 
 __all__ = ["StudyOutcome", "cell_module", "run_study"]
@@ -166,38 +164,26 @@ class _Runner:
         return ProcessExecutor()
 
     def _phases(self, scheduler: Scheduler, executor: Executor, stopping: StopSignals) -> None:
-        picks, about = None, self.study.about()
+        picks: dict[str, Label] | None = None
         trials = self.study.tuning()
         if trials:
             self._play(scheduler, executor, f"{self.study.name}: tuning", trials)
             if stopping.asked:
                 return  # what the cells are is not known yet
             try:
-                picks = self.study.pick(self._trial_rounds(trials))
+                picks = self.study.picks(self.store)
             except StudyError:
                 if not scheduler.failed:
                     raise
                 return  # told with the failed trials
-            about["picks"] = dict(picks)
         cells = self.study.cells(picks)
-        self.store.save_study(self.study.name, about, cells, __version__)
+        self.store.save_study(self.study.name, self.study.about(picks), cells, __version__)
         left_out = [cell for cell in cells if cell.key in self.skip]
         self.skipped += [cell.key for cell in left_out]
         self._tell_versions()
         self._play(
             scheduler, executor, self.study.name, [c for c in cells if c.key not in self.skip]
         )
-
-    def _trial_rounds(self, trials: Sequence[Cell]) -> pandas.DataFrame:
-        """The rounds of all trials that ended well, with their labels."""
-        import pandas
-
-        frames = []
-        for cell in trials:
-            if self.store.status(cell.key) == "done":
-                known = {**cell.labels, "seed": cell.seed, "key": cell.key}
-                frames.append(self.store.rounds(cell.key).assign(**known))
-        return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
 
     def _play(
         self, scheduler: Scheduler, executor: Executor, title: str, cells: Sequence[Cell]

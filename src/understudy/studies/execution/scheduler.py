@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from understudy._version import __version__
+from understudy.core.files import sync_folder
 from understudy.memory.run_folder import STATE
-from understudy.memory.tensor_stream import CheckpointError, Reader, sync_folder
+from understudy.memory.tensor_stream import CheckpointError, Reader
 from understudy.studies.execution.budget import Budget
 from understudy.studies.execution.locks import CellLocks
 from understudy.studies.execution.run_cell import NO_ROOM, accuracy_of

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,20 +16,18 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from understudy import plots
 from understudy._version import __version__
+from understudy.core.files import write_file
 from understudy.measures import measure
 from understudy.studies.report.figures import Picture, pictures
 from understudy.studies.report.report_text import command, meanings, sentence, settings_in_words
 from understudy.studies.statistics.comparison import compare
+from understudy.studies.statistics.comparison_table import (
+    columns_worth_showing,
+    table_of_comparison,
+)
 from understudy.studies.statistics.frames import results
 from understudy.studies.statistics.main_metric import main_metric
-from understudy.studies.statistics.paired_tests import SEEDS_OF_T, SEEDS_OF_WILCOXON
-from understudy.studies.statistics.text_table import (
-    NOTHING,
-    TOO_FEW,
-    TextTable,
-    label_word,
-    sheet_of,
-)
+from understudy.studies.statistics.text_table import NOTHING, TextTable, label_word
 from understudy.studies.store.store import Store, StoredCell, StoredStudy
 
 FILE = "report.html"
@@ -81,7 +78,9 @@ class Table:
     notes: tuple[str, ...] = ()
 
 
-def write_report(runs_folder: str | Path, study_name: str) -> Path:
+def write_report(
+    runs_folder: str | Path, study_name: str, runs: pd.DataFrame | None = None
+) -> Path:
     """Write ``<runs>/<study>/report.html``, whole or not at all, and return its path.
 
     Parameters
@@ -90,23 +89,24 @@ def write_report(runs_folder: str | Path, study_name: str) -> Path:
         Where the store is.
     study_name : str
         Which study of it. Cells that are not done are listed, and left out of tables.
+    runs : DataFrame, optional
+        What ``results(runs_folder, study=study_name)`` gave, where somebody has asked already.
     """
-    page = render(runs_folder, study_name)
+    page = render(runs_folder, study_name, runs)
     path = Path(runs_folder) / study_name / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(page, encoding="utf-8")
-    os.replace(partial, path)
+    write_file(path, page.encode())
     return path
 
 
-def render(runs_folder: str | Path, study_name: str) -> str:
+def render(runs_folder: str | Path, study_name: str, runs: pd.DataFrame | None = None) -> str:
     """The page; the same for the same results."""
+    if runs is None:
+        runs = results(runs_folder, level="run", study=study_name)
     with Store.open(runs_folder) as store:
         study, cells = store.study(study_name), store.cells(study_name)
         begun = {cell.key for cell in cells if cell.status != "waiting"}
         resolved = {key: store.resolved(key) for key in sorted(begun)}
-    runs = results(runs_folder, level="run", study=study_name)
     metric = main_metric(runs[runs["status"] == "done"], study.about.get("metric"))
     environment = Environment(
         loader=PackageLoader("understudy.studies.report", package_path=""),
@@ -120,13 +120,13 @@ def render(runs_folder: str | Path, study_name: str) -> str:
         study=study,
         shows=sentence(study.about.get("shows")),
         progress=_progress(cells),
-        setting=settings_in_words(study.about, cells, list(resolved.values())),
+        setting=settings_in_words(study, cells, list(resolved.values())),
         strategies=meanings(cells, resolved, "strategy"),
         availability=meanings(cells, resolved, "availability"),
         document=_document(study),
         main=None if metric is None else _main_table(runs, metric),
         tables=[] if metric is None else _more_tables(runs, cells, metric),
-        sections=_sections(pictures(runs_folder, study_name)),
+        sections=_sections(pictures(runs_folder, study_name, runs)),
         failed=[(_place(cell), *_error(cell)) for cell in cells if cell.status == "failed"],
         cells=_cells(cells, runs, metric),
         versions=_versions(study, cells),
@@ -141,7 +141,7 @@ def render(runs_folder: str | Path, study_name: str) -> str:
 
 def _main_table(runs: pd.DataFrame, metric: str) -> Table:
     comparison = compare(runs, metric)
-    return _grouped(measure(metric).words, sheet_of(comparison), len(comparison.labels))
+    return _grouped(measure(metric).words, table_of_comparison(comparison), len(comparison.labels))
 
 
 def _more_tables(runs: pd.DataFrame, cells: Sequence[StoredCell], metric: str) -> list[Table]:
@@ -166,33 +166,20 @@ def _worth_showing(runs: pd.DataFrame, name: str) -> bool:
     return bool(runs.loc[runs["status"] == "done", name].notna().any()) and not nothing
 
 
-def _grouped(title: str, sheet: TextTable, n_labels: int) -> Table:
+def _grouped(title: str, table: TextTable, n_labels: int) -> Table:
     """A comparison with the labels of its groups as headings."""
-    kept, told = _columns(sheet)
+    kept, told = columns_worth_showing(table)
     kept = [place for place in kept if place >= n_labels]
     rows = [
-        (_heading(sheet.heads[:n_labels], row[:n_labels]), tuple(row[place] for place in kept))
-        for row in sheet.cells
+        (_heading(table.heads[:n_labels], row[:n_labels]), tuple(row[place] for place in kept))
+        for row in table.cells
     ]
     return Table(
         title[:1].upper() + title[1:],
-        tuple((sheet.heads[place], place in sheet.right) for place in kept),
+        tuple((table.heads[place], place in table.right) for place in kept),
         _by_heading(rows),
-        (*sheet.notes, *told),
+        (*table.notes, *told),
     )
-
-
-def _columns(sheet: TextTable) -> tuple[list[int], list[str]]:
-    """Columns with something in them, and what is said instead of the others."""
-    kept, told = [], []
-    needed = {"p (t-test)": ("t-test", SEEDS_OF_T), "p (Wilcoxon)": ("Wilcoxon", SEEDS_OF_WILCOXON)}
-    for place, head in enumerate(sheet.heads):
-        words = {row[place] for row in sheet.cells} - {NOTHING}
-        if head not in needed or not words <= {TOO_FEW}:
-            kept.append(place)
-        elif words:
-            told.append(f"{needed[head][0]}: {TOO_FEW}, it takes {needed[head][1]}.")
-    return kept, told
 
 
 def _side_by_side(title: str, runs: pd.DataFrame, names: Sequence[str]) -> Table:
@@ -204,13 +191,13 @@ def _side_by_side(title: str, runs: pd.DataFrame, names: Sequence[str]) -> Table
     notes: dict[str, None] = {}
     for name in names:
         comparison = replace(compare(plain, name), without_value=0)  # – says it
-        sheet, n_labels = sheet_of(comparison), len(comparison.labels)
-        value = sheet.heads.index(comparison.measure.head)
+        table, n_labels = table_of_comparison(comparison), len(comparison.labels)
+        value = table.heads.index(comparison.measure.head)
         heads.append((comparison.measure.head, True))
-        for row in sheet.cells:
-            group = _heading(sheet.heads[:n_labels], row[:n_labels])
+        for row in table.cells:
+            group = _heading(table.heads[:n_labels], row[:n_labels])
             rows.setdefault((group, row[n_labels]), []).append(row[value])
-        notes |= dict.fromkeys(sheet.notes)
+        notes |= dict.fromkeys(table.notes)
     notes.pop("Lower is better.", None)  # said of one column, it would be read of all
     words = [
         (group, (strategy, *cells))

@@ -7,26 +7,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from understudy.studies.definition.builtins import NAMES as BUILT_IN
-from understudy.studies.statistics.text_table import label_word
-from understudy.studies.store.store import StoredCell
+from understudy.studies.statistics.text_table import label_word, picks_in_words
+from understudy.studies.store.store import StoredCell, StoredStudy
 
 MISSING = object()  # in place of a key that only some descriptions have
 
 
 def settings_in_words(
-    about: Mapping[str, Any], cells: Sequence[StoredCell], resolved: Sequence[Mapping[str, Any]]
+    study: StoredStudy, cells: Sequence[StoredCell], resolved: Sequence[Mapping[str, Any]]
 ) -> list[tuple[str, str]]:
     """(subject, sentence) pairs.
 
     Parameters
     ----------
-    about
+    study
         What the study says of itself.
     cells
         All its cells.
     resolved
         The configurations of those that have begun.
     """
+    about = study.about
     facts = [cell.facts for cell in cells if cell.facts]
     told = [
         ("Data", _data(facts, resolved)),
@@ -37,7 +38,7 @@ def settings_in_words(
         ("Baseline", str(about.get("baseline") or "")),
         ("Target", f"test accuracy {100 * about['target']:.4g} %" if about.get("target") else ""),
         ("Scale", str(about.get("scale") or "")),
-        ("Tuned", _tuned(about.get("tune"))),
+        ("Tuned", _tuned(study)),
         ("Analyses", ", ".join(_distinct(name for one in resolved for name in one["analysis"]))),
     ]
     return [(subject, sentence) for subject, sentence in told if sentence]
@@ -199,13 +200,14 @@ def _axes(about: Mapping[str, Any]) -> str:
     )
 
 
-def _tuned(tune: Any) -> str:
-    if not isinstance(tune, Mapping):
+def _tuned(study: StoredStudy) -> str:
+    tune = study.about.get("tune")
+    if tune is None:
         return ""
-    return (
-        f"{tune.get('key')} for each strategy by {tune.get('metric')}, "
-        f"with seeds {in_words(tune.get('seeds'))}"
+    how = (
+        f"{tune['key']} for each strategy by {tune['metric']}, with seeds {in_words(tune['seeds'])}"
     )
+    return f"{how}: {picks_in_words(tune['key'], study.picks)}" if study.picks else how
 
 
 def _either(values: Iterable[Any]) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from understudy.measures import Measure, lower_is_better, measure
+from understudy.measures import lower_is_better, measure
 from understudy.studies.definition.cell import Label
+from understudy.studies.statistics.comparison_table import Comparison
 from understudy.studies.statistics.groups import (
     Value,
     column_of,
@@ -23,24 +23,17 @@ from understudy.studies.statistics.groups import (
     values_of,
 )
 from understudy.studies.statistics.paired_tests import (
-    ContrastInterval,
     Interval,
-    contrast_interval,
     holm,
     interval,
     paired_t,
     wilcoxon,
 )
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
 __all__ = [
     "Comparison",
-    "ContrastInterval",
     "Interval",
     "compare",
-    "contrast_interval",
     "holm",
     "interval",
     "lower_is_better",
@@ -50,98 +43,6 @@ __all__ = [
 
 LEVEL = 0.95
 ABOUT = ("seed", "key", "status", "version", "error")  # columns that measure nothing
-
-
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """A table of strategies: what `compare` found.
-
-    Parameters
-    ----------
-    metric : str
-        The measure compared.
-    baseline : str or None
-        The strategy the others are held against.
-    labels : tuple of str
-        The labels in which the groups differ.
-    rows : DataFrame
-        One row per group and strategy, numbers as they are: the labels, strategy, participants,
-        seeds (with a value), mean, half, difference (to the baseline, as it is: its sign knows no
-        better), difference_half, pairs (seeds in which both have a value), p_t, p_t_holm,
-        p_wilcoxon, p_wilcoxon_holm, better (whether the difference is for the better; missing
-        where there is none or where that is not known). The price of a target also has reached
-        (how many of the seeds did) and shared (seeds that both played).
-    unfinished : int
-        Cells that were left out because they are not done.
-    without_value : int
-        Done cells that were left out because they have no finite number.
-    tested : tuple of int
-        How many t-tests and how many of Wilcoxon's there are: what Holm counts. Where the same
-        cells are compared in several groups, being references, that is one test.
-    target : float, optional
-        The accuracy that the study aims at, where `metric` is its price.
-    """
-
-    metric: str
-    baseline: str | None
-    labels: tuple[str, ...]
-    rows: pd.DataFrame
-    unfinished: int = 0
-    without_value: int = 0
-    tested: tuple[int, int] = (0, 0)
-    target: float | None = None
-
-    @property
-    def measure(self) -> Measure:
-        """How the metric is shown."""
-        return measure(self.metric)
-
-    @property
-    def lower_is_better(self) -> bool | None:
-        """None: neither way is better, or it is not known."""
-        return lower_is_better(self.metric)
-
-    def to_markdown(self) -> str:
-        """A table in Markdown, with notes below it."""
-        from understudy.studies.statistics import tables
-
-        return tables.markdown(tables.sheet_of(self))
-
-    def to_latex(self) -> str:
-        """A table in LaTeX, which needs the package booktabs."""
-        from understudy.studies.statistics import tables
-
-        return tables.latex(tables.sheet_of(self))
-
-    def to_csv(self) -> str:
-        """`rows` as they are, in full precision."""
-        from understudy.studies.statistics import tables
-
-        return tables.csv(self.rows)
-
-    def to_rich(self) -> RenderableType:
-        """A table for the terminal, at most 80 columns wide, one section per group."""
-        from understudy.studies.statistics import tables
-
-        return tables.rich_comparison(self)
-
-    def to_text(self) -> str:
-        """The table of the terminal as plain text."""
-        from understudy.studies.statistics import tables
-
-        return tables.text(self.to_rich())
-
-    def __repr__(self) -> str:
-        """The table, as a terminal shows it."""
-        if self.rows.empty:
-            return f"<Comparison of {self.metric}: no cell is done (of {self.unfinished})>"
-        return self.to_text().rstrip("\n")
-
-    def _repr_html_(self) -> str:
-        """The table, as a notebook shows it."""
-        from understudy.studies.statistics import html_table
-
-        return html_table.html_of(self)
 
 
 def compare(
@@ -206,6 +107,8 @@ def compare(
         tested=tested,
         without_value=0 if price else int((~np.isfinite(column_of(done, metric))).sum()),
         target=frame.attrs.get("target") if price else None,
+        tuned=frame.attrs.get("tuned"),
+        picks=frame.attrs.get("picks", {}),
     )
 
 

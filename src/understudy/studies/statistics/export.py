@@ -9,15 +9,15 @@ from __future__ import annotations
 import csv
 import io
 import math
-import os
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
+from understudy.core.files import replaced, write_file
 from understudy.studies.statistics.frames import LEVELS, Level, results
 from understudy.studies.store.store import Store
 
@@ -112,8 +112,8 @@ def export(
     whole = merged(kept, fresh, known)
     _tell_of_dropped(kept, whole, folder / CELLS, tell)
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / CURVES, curves_text(whole))
-    _write(folder / CELLS, cells_text(whole))  # last: where it is, its curves are
+    write_file(folder / CURVES, curves_text(whole).encode())
+    write_file(folder / CELLS, cells_text(whole).encode())  # last: where it is, its curves are
     return folder
 
 
@@ -360,12 +360,6 @@ def _lines(path: Path) -> list[list[str]]:
         return list(csv.reader(file))
 
 
-def _write(path: Path, text: str) -> None:
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text, encoding="utf-8", newline="\n")
-    os.replace(partial, path)
-
-
 # -- for other tools -------------------------------------------------------------------------------
 
 
@@ -398,16 +392,15 @@ def export_level(
     frame = results(runs, level=level, study=study)
     frame.attrs = {}  # not all writers know what to do with them
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    if form == "csv":
-        frame.to_csv(partial, index=False, lineterminator="\n")
-    else:
-        _parquet(frame, partial)
-    os.replace(partial, path)
+    with replaced(path) as file:
+        if form == "csv":
+            frame.to_csv(file, index=False, lineterminator="\n", encoding="utf-8")
+        else:
+            _parquet(frame, file)
     return path
 
 
-def _parquet(frame: pandas.DataFrame, path: Path) -> None:
+def _parquet(frame: pandas.DataFrame, file: BinaryIO) -> None:
     try:
         import pyarrow
         import pyarrow.parquet
@@ -416,7 +409,7 @@ def _parquet(frame: pandas.DataFrame, path: Path) -> None:
             "Parquet needs pyarrow; install the extra: pip install 'understudy-fl[parquet]'"
         ) from error
     columns = {name: _plain(frame[name].tolist()) for name in frame.columns}
-    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    pyarrow.parquet.write_table(pyarrow.table(columns), file)
 
 
 def _plain(values: list[Any]) -> list[Any]:
@@ -453,7 +446,6 @@ def export_model(runs: str | Path, key: str, to: str | Path) -> Path:
         path = path / f"{found[0].name}.safetensors"
     path.parent.mkdir(parents=True, exist_ok=True)
     for name, target in ((ABOUT, path.with_suffix(".json")), (WEIGHTS, path)):
-        partial = target.with_name(target.name + ".partial")
-        shutil.copyfile(found[0] / name, partial)
-        os.replace(partial, target)
+        with replaced(target) as file, open(found[0] / name, "rb") as source:
+            shutil.copyfileobj(source, file)
     return path

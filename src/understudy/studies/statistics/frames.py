@@ -53,7 +53,7 @@ def results(path: str | Path, level: Level = "run", study: str | None = None) ->
 
         A label None means "in every group". A measure that has the name of a label is called
         ``measured_…``. ``attrs`` holds the names of the labels, and the study's ``baseline`` and
-        ``target`` where all agree.
+        ``target`` where all agree; of a single study also what was ``tuned``, and its ``picks``.
     """
     checks.choice("level", level, LEVELS)
     folder, named = _places(Path(path))
@@ -72,6 +72,8 @@ def results(path: str | Path, level: Level = "run", study: str | None = None) ->
         values = [one.about.get(fact) for one in chosen]
         if values and values[0] is not None and values.count(values[0]) == len(values):
             frame.attrs[fact] = values[0]
+    if len(chosen) == 1 and chosen[0].picks:
+        frame.attrs |= {"tuned": chosen[0].tuned, "picks": dict(chosen[0].picks)}
     return frame
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from understudy.core.intervals import FEWEST, half_width
 from understudy.core.types import Floats
 
-SEEDS_OF_INTERVAL = 3
+SEEDS_OF_INTERVAL = FEWEST
 SEEDS_OF_T = 5
 SEEDS_OF_WILCOXON = 8  # below, its smallest possible p is 2/2⁷ ≈ 0.016 before Holm
 RESOLUTION = 1e-12  # relative; what is closer is equal: differences of decimals are not exact
@@ -26,14 +26,6 @@ class Interval:
     mean: float
     half: float | None
     n: int
-
-
-class ContrastInterval(NamedTuple):
-    """Where the mean of a contrast is; with fewer than 3 seeds it may be anywhere."""
-
-    mean: float
-    lower: float
-    upper: float
 
 
 def interval(values: npt.ArrayLike, level: float = 0.95) -> Interval:
@@ -51,21 +43,8 @@ def interval(values: npt.ArrayLike, level: float = 0.95) -> Interval:
     if n == 0:
         return Interval(math.nan, None, 0)
     mean = float(array.mean())
-    if n < SEEDS_OF_INTERVAL:
-        return Interval(mean, None, n)
-    quantile = float(stats.t.ppf((1 + level) / 2, n - 1))
-    return Interval(mean, quantile * float(array.std(ddof=1)) / math.sqrt(n), n)
-
-
-def contrast_interval(values: npt.ArrayLike, level: float = 0.90) -> ContrastInterval:
-    """Mean and t-interval of a contrast, one number per seed.
-
-    With fewer than 3 seeds the interval is the whole line, which excludes nothing.
-    """
-    found = interval(values, level)
-    if found.half is None:
-        return ContrastInterval(found.mean, -math.inf, math.inf)
-    return ContrastInterval(found.mean, found.mean - found.half, found.mean + found.half)
+    half = float(half_width(array, level))
+    return Interval(mean, None if math.isnan(half) else half, n)
 
 
 def paired_t(a: npt.ArrayLike, b: npt.ArrayLike) -> float | None:

@@ -1,29 +1,16 @@
-"""Tables in words: numbers rounded, units, what is missing, and notes on how to read them."""
+"""Tables whose cells are words already: numbers rounded, a sign for what is missing, notes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from understudy.measures import Measure
-from understudy.studies.statistics.paired_tests import (
-    SEEDS_OF_INTERVAL,
-    SEEDS_OF_T,
-    SEEDS_OF_WILCOXON,
-)
-
-if TYPE_CHECKING:
-    from understudy.studies.statistics.comparison import Comparison
-
 NOTHING = "–"
-TOO_FEW = "too few seeds"
-NEVER = "never"
-NOT_ALL = "not all reached it"
 
 
 @dataclass(frozen=True)
@@ -51,8 +38,8 @@ class TextTable:
 # -- words -------------------------------------------------------------------------------------
 
 
-def sheet_of_frame(frame: pd.DataFrame, notes: Sequence[str] = ()) -> TextTable:
-    """A plain frame as a sheet: floats to four significant digits, – for what is missing."""
+def table_of_frame(frame: pd.DataFrame, notes: Sequence[str] = ()) -> TextTable:
+    """A plain frame in words: floats to four significant digits, – for what is missing."""
     names = [str(name) for name in frame.columns]
     columns = [frame.iloc[:, place].tolist() for place in range(len(names))]
     right = frozenset(place for place, column in enumerate(columns) if _is_numeric(column))
@@ -79,6 +66,11 @@ def label_word(value: Any) -> str:
     if isinstance(value, float) and math.isfinite(value):
         return _minus(str(int(value)) if value.is_integer() else repr(value))
     return plain(value)
+
+
+def picks_in_words(key: str, picks: Mapping[str, Any]) -> str:
+    """What tuning picked: ``local.lr = 0.5 (stale), 0.1 (fdms)``."""
+    return f"{key} = {', '.join(f'{label_word(value)} ({name})' for name, value in picks.items())}"
 
 
 def number(value: float, decimals: int | None, *, signed: bool = False) -> str:
@@ -117,121 +109,3 @@ def _is_numeric(column: Sequence[Any]) -> bool:
     return bool(known) and all(
         isinstance(value, kinds) and not isinstance(value, bool) for value in known
     )
-
-
-# -- a comparison in words ---------------------------------------------------------------------
-
-
-def sheet_of(comparison: Comparison) -> TextTable:
-    """A comparison as a sheet: one row per group and strategy."""
-    heads = [*comparison.labels, "strategy", "participants per round", comparison.measure.head]
-    if comparison.baseline is not None:
-        heads += [_difference_head(comparison), "p (t-test)", "p (Wilcoxon)"]
-    heads.append("seeds")
-    decimals = _decimals(comparison)
-    cells = []
-    for row in comparison.rows.to_dict("records"):
-        words = [*(label_word(row[name]) for name in comparison.labels), str(row["strategy"])]
-        words += [_participants(row), _mean(row, comparison.measure, decimals)]
-        if comparison.baseline is not None:
-            words += _against_baseline(row, comparison, decimals)
-        cells.append((*words, _seeds(row, comparison)))
-    left = len(comparison.labels) + 1
-    return TextTable(
-        tuple(heads), tuple(cells), frozenset(range(left, len(heads))), notes_of(comparison)
-    )
-
-
-def notes_of(comparison: Comparison, told: Sequence[str] = ()) -> tuple[str, ...]:
-    """How to read a comparison, and what is not in it; `told` comes in between."""
-    rows, measure = comparison.rows, comparison.measure
-    notes = [measure.about] if measure.about else []
-    if comparison.target is not None:
-        notes.append(f"Target: an accuracy of {100 * comparison.target:g} %.")
-    if comparison.lower_is_better:
-        notes.append("Lower is better.")
-    if rows[["half", "difference_half"]].notna().to_numpy().any():
-        notes.append("±: half a 95 % interval over seeds.")
-    else:
-        notes.append(f"No intervals: they take {SEEDS_OF_INTERVAL} seeds.")
-    if comparison.baseline is not None and (rows["pairs"] > 0).any():
-        notes.append("Differences are taken seed by seed.")
-    family, of_wilcoxon = comparison.tested
-    if family:
-        fewer = f" (Wilcoxon: {of_wilcoxon})" if 0 < of_wilcoxon < family else ""
-        holm = f", by Holm for {family} comparisons{fewer}" if family > 1 else ""
-        notes.append(f"p: two-sided{holm}.")
-    notes += told
-    if measure.is_price and (rows["reached"] < rows["seeds"]).any():
-        notes.append(
-            "Means are over the runs that reached the target; where not all did, nothing is tested."
-        )
-    if comparison.without_value:
-        notes.append(f"Left out, having no number: {_count(comparison.without_value, 'cell')}.")
-    if comparison.unfinished:
-        notes.append(f"Left out, not being done: {_count(comparison.unfinished, 'cell')}.")
-    return tuple(notes)
-
-
-def _difference_head(comparison: Comparison) -> str:
-    unit = comparison.measure.unit_of_difference
-    return f"minus {comparison.baseline}" + (f", {unit}" if unit else "")
-
-
-def _decimals(comparison: Comparison) -> int | None:
-    measure = comparison.measure
-    if measure.decimals is not None:
-        return measure.decimals
-    return decimals_for([*comparison.rows["mean"], *comparison.rows["difference"]])
-
-
-def _participants(row: dict[Any, Any]) -> str:
-    came = float(row["participants"])
-    return NOTHING if math.isnan(came) else number(came, 1)
-
-
-def _mean(row: dict[Any, Any], measure: Measure, decimals: int | None) -> str:
-    if math.isnan(row["mean"]):
-        return NEVER if measure.is_price and row["seeds"] else NOTHING
-    return _plus_minus(row["mean"], row["half"], measure.scale, decimals)
-
-
-def _against_baseline(
-    row: dict[Any, Any], comparison: Comparison, decimals: int | None
-) -> tuple[str, str, str]:
-    if row["strategy"] == comparison.baseline:
-        return NOTHING, NOTHING, NOTHING
-    difference, scale = NOTHING, comparison.measure.scale
-    if row["pairs"]:
-        half = row["difference_half"]
-        difference = _plus_minus(row["difference"], half, scale, decimals, signed=True)
-    t_test = _p(row, "p_t_holm", SEEDS_OF_T, comparison)
-    return difference, t_test, _p(row, "p_wilcoxon_holm", SEEDS_OF_WILCOXON, comparison)
-
-
-def _p(row: dict[Any, Any], name: str, needed: int, comparison: Comparison) -> str:
-    if not math.isnan(row[name]):
-        return p_word(row[name])
-    if comparison.measure.is_price and row["shared"] >= needed and row["pairs"] < row["shared"]:
-        return NOT_ALL
-    return TOO_FEW
-
-
-def _seeds(row: dict[Any, Any], comparison: Comparison) -> str:
-    text = str(row["seeds"])
-    if comparison.measure.is_price and row["reached"] < row["seeds"]:
-        text = f"{row['reached']} of {row['seeds']} reached it"
-    rival = comparison.baseline is not None and row["strategy"] != comparison.baseline
-    measured = row["reached"] if comparison.measure.is_price else row["seeds"]
-    return f"{text}, {row['pairs']} paired" if rival and row["pairs"] != measured else text
-
-
-def _plus_minus(
-    value: float, half: float, scale: float, decimals: int | None, *, signed: bool = False
-) -> str:
-    text = number(value * scale, decimals, signed=signed)
-    return text if math.isnan(half) else f"{text} ± {number(half * scale, decimals)}"
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}" + ("" if n == 1 else "s")

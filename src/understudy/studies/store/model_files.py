@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import safetensors.torch
 
 from understudy.core.describe import describe
-from understudy.memory.tensor_stream import CheckpointError, sync_folder
+from understudy.core.files import write_file
+from understudy.memory.tensor_stream import CheckpointError
 from understudy.studies.definition.cell import Cell
 
 if TYPE_CHECKING:
@@ -56,16 +56,10 @@ def model_files(
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write, sync, rename, one after the other: where the last one is, all are whole."""
+    """Write one file after the other: where the last one is, all are whole."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-        temporary = folder / f"{name}.new"
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, folder / name)
-        sync_folder(folder)
+        write_file(folder / name, content)
 
 
 def cell_module(runs: str | Path, cell: str | Cell) -> nn.Module:

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from understudy.core.files import sync_folder
 from understudy.core.types import RoundLog
-from understudy.memory.tensor_stream import sync_folder
 from understudy.studies.store import client_counts, log_codec, schema
 from understudy.studies.store.log_codec import Array, pack, unpack
 from understudy.studies.store.schema import StoreError
@@ -62,6 +62,17 @@ class StoredStudy:
     n_done: int
     version: str  # of the package that saved it
     changed: datetime  # UTC; the study itself or one of its runs
+
+    @property
+    def tuned(self) -> str | None:
+        """The key that was tuned."""
+        table = self.about.get("tune")
+        return None if table is None else str(table["key"])
+
+    @property
+    def picks(self) -> Mapping[str, Label]:
+        """What tuning picked, as `Study.picks` told the runner; empty where nothing is tuned."""
+        return self.about.get("picks") or {}
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from typing import Any
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
+from understudy.core.suggestions import suggestion
 from understudy.studies.definition.build.parts import NOTHING, arguments, first_parameter, primitive
 from understudy.studies.definition.cell import DataRecipe
-from understudy.studies.definition.errors import StudyError, shown, suggestion, told_of
+from understudy.studies.definition.errors import StudyError, shown, told_of
 from understudy.studies.definition.plugins import imported
 
 LOSSES = {"cross_entropy": cross_entropy, "mse_loss": mse_loss}

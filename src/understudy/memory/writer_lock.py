@@ -1,0 +1,66 @@
+"""Who may write: one process at a time, as long as it lives."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+POLL = 0.1  # seconds between two tries to take a lock
+
+
+class FolderInUse(Exception):
+    """Another process (or another state of this one) is writing to the folder."""
+
+
+def taken(path: Path, patience: float = 0.0) -> FileLock | None:
+    """The lock at `path`, held until it is released; None where another holds it that long.
+
+    The operating system lets go of it when the process ends, however it ends.
+    """
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=patience, poll_interval=POLL)
+    except Timeout:
+        return None
+    return lock
+
+
+class WriterLock:
+    """The right to write to a folder; the file ``writer`` in it tells the others who has it.
+
+    Parameters
+    ----------
+    folder : path
+        Made where it is not there.
+    patience : float
+        Seconds to wait for another writer to end.
+    refusal : str
+        What `FolderInUse` says then, after the folder's name.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        patience: float = 0.0,
+        refusal: str = "already being written by {who}",
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        writer = folder / "writer"
+        lock = taken(folder / "lock", patience)
+        if lock is None:
+            who = writer.read_text() if writer.exists() else "another process"
+            raise FolderInUse(f"{folder}: {refusal.format(who=who)}")
+        self._lock = lock
+        try:
+            writer.write_text(f"pid {os.getpid()} on {socket.gethostname()}")
+        except BaseException:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Let others write."""
+        self._lock.release(force=True)

@@ -1,0 +1,186 @@
+"""Pictures over clients: who came, who stood in for whom, and how each is served."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from understudy import plots
+from understudy.core.types import Floats
+from understudy.studies.report.figure_data import (
+    MOST_GROUPS,
+    FigureData,
+    Picture,
+    drawn,
+    file_name,
+    title_of,
+    titled,
+)
+from understudy.studies.statistics.groups import Group
+from understudy.studies.statistics.text_table import label_word
+from understudy.studies.store.store import StoredCell
+
+MOST_PAIRED = 1000  # clients up to which a picture of all pairs says something
+MOST_ROUNDS = 200  # rounds of a picture of attendance
+
+
+def attendance(data: FigureData) -> Iterator[Picture]:
+    """What became of each client in each round, under each availability."""
+    modes: dict[str, tuple[Group, StoredCell]] = {}
+    for group in data.groups:
+        cells = data.cells_of(group)
+        own = [cell for cell in cells if cell.labels.get("availability") is not None] or cells
+        described = data.store.resolved(own[0].key).get("availability")
+        modes.setdefault(json.dumps(described), (group, own[0]))
+    labels = [group.labels.get("availability") for group, _ in modes.values()]
+    for group, cell in list(modes.values())[:MOST_GROUPS]:
+        outcomes = [log.outcome for log in data.store.logs(cell.key, 0, MOST_ROUNDS)]
+        if not _even(outcomes) or len(np.unique(outcomes)) < 2:
+            continue  # clients joined on the way; or there is nothing to see
+        mode = group.labels.get("availability")
+        title = title_of(group)
+        if mode is not None and labels.count(mode) == 1:
+            title = f"availability {label_word(mode)}"
+        rounds = f"First {MOST_ROUNDS} rounds" if cell.rounds > MOST_ROUNDS else "All rounds"
+        yield Picture(
+            file_name("attendance", title),
+            "Attendance",
+            plots.attendance(np.array(outcomes), groups=_clusters(cell), title=title or None),
+            f"{rounds} of {cell.labels['strategy']}, seed {cell.seed}"
+            + ("; lines part clusters." if _clusters(cell) is not None else "."),
+        )
+
+
+def stand_ins(data: FigureData) -> Iterator[Picture]:
+    """Who stood in for whom, for strategies that let others speak."""
+    for cell in data.firsts(data.groups[0]):
+        n_clients = int(cell.facts.get("n_clients", 0))
+        if not 1 < n_clients <= MOST_PAIRED:
+            continue
+        counts, mixed = _stood_in(data, cell, n_clients)
+        if not counts.any():
+            continue
+        groups = _clusters(cell)
+        caption = f"{cell.labels['strategy']}, seed {cell.seed}: how many rounds the client of "
+        caption += "the column stood in for the absent client of the row."
+        if groups is not None:
+            caption += " Squares are the clusters, which the method is not told."
+        if mixed:
+            caption += f" A mixture of updates did so {mixed} times, which is not shown."
+        title = titled(title_of(data.groups[0]), cell.labels["strategy"])
+        yield Picture(
+            file_name("stood-in", cell.labels["strategy"]),
+            "Who stood in for whom",
+            plots.stood_in(counts, groups, title=title),
+            caption,
+        )
+
+
+def similarities(data: FigureData) -> Iterator[Picture]:
+    """Similarities that a strategy has found, where the study asked for them."""
+    for group in data.groups[:MOST_GROUPS]:
+        for cell in data.firsts(group):
+            arrays = data.store.arrays(cell.key)
+            if "similarity" not in arrays or len(arrays["similarity"]) > MOST_PAIRED:
+                continue
+            groups = arrays.get("groups", _clusters(cell))
+            yield drawn(
+                f"similarity-{cell.labels['strategy']}",
+                "Similarity of clients",
+                group,
+                partial(plots.similarity, arrays["similarity"], groups),
+                f"Mean similarity of the updates of two clients as {cell.labels['strategy']} "
+                f"has it after the last round, seed {cell.seed}; grey: never came together.",
+                cell.labels["strategy"],
+            )
+
+
+def counts(data: FigureData) -> Iterator[Picture]:
+    """How evenly samplers pick."""
+    for group in data.groups[:MOST_GROUPS]:
+        frame = data.clients_of(group)
+        spread = frame.groupby("strategy")["wanted"].nunique()
+        picky = [name for name in spread.index if spread[name] > 1]
+        if not picky:
+            continue
+        everybody = len(picky) < len(spread)
+        frame = frame[frame["strategy"].isin(picky)]
+        yield drawn(
+            "sampling-counts",
+            "Sampling counts",
+            group,
+            partial(plots.sampling_counts, frame, styles=data.styles),
+            "In how many rounds each client was wanted, sorted; mean over seeds. The flatter, "
+            "the fairer."
+            + (" Strategies that want everybody are left out." if everybody else "")
+            + data.beyond(MOST_GROUPS),
+        )
+
+
+def client_accuracies(data: FigureData) -> Iterator[Picture]:
+    """How the last model serves each client."""
+    for group in data.groups[:MOST_GROUPS]:
+        frame = data.clients_of(group)
+        if "accuracy" not in frame or frame["accuracy"].isna().all():
+            continue
+        yield drawn(
+            "client-accuracy",
+            "Accuracy over clients",
+            group,
+            partial(plots.client_accuracy, frame, styles=data.styles),
+            "Density of the model's accuracy on each client's own data, all seeds together. "
+            f"Dot: mean; bar: from the 10th to the 90th percentile.{data.beyond(MOST_GROUPS)}",
+        )
+
+
+def shapley_values(data: FigureData) -> Iterator[Picture]:
+    """What each client's update is worth."""
+    for group in data.groups[:MOST_GROUPS]:
+        found: dict[Any, list[Floats]] = {}
+        for cell in data.cells_of(group):
+            values = data.store.arrays(cell.key).get("shapley")
+            if values is not None:
+                found.setdefault(cell.labels["strategy"], []).append(values)
+        tables = {who: np.array(rows) for who, rows in found.items() if _even(rows)}
+        if tables:
+            yield drawn(
+                "shapley",
+                "Shapley values",
+                group,
+                partial(
+                    plots.client_values,
+                    tables,
+                    label="Shapley value, test accuracy",
+                    styles=data.styles,
+                ),
+                "What each client's last update adds to the model's test accuracy; mean over "
+                "seeds.",
+            )
+
+
+def _stood_in(data: FigureData, cell: StoredCell, n_clients: int) -> tuple[Floats, int]:
+    """(N, N) rounds in which the column spoke for the row, and how often a mixture did."""
+    counts = np.zeros((n_clients, n_clients))
+    mixed = 0
+    for log in data.store.logs(cell.key):
+        spoken = {(absent, source) for absent, source, coef in log.stand_ins if coef != 0}
+        for absent, source in spoken:
+            if source < 0:
+                mixed += 1
+            else:
+                counts[absent, source] += 1
+    return counts, mixed
+
+
+def _clusters(cell: StoredCell) -> list[int] | None:
+    groups = cell.facts.get("groups")
+    return list(groups) if groups is not None else None
+
+
+def _even(rows: Sequence[npt.NDArray[Any]]) -> bool:
+    return len({len(row) for row in rows}) == 1

@@ -1,0 +1,175 @@
+"""What the pictures of a study are drawn from, and what a picture is."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from understudy import plots
+from understudy.studies.definition.cell import Label
+from understudy.studies.statistics.frames import rows_of_clients
+from understudy.studies.statistics.groups import Group, groups_of
+from understudy.studies.statistics.text_table import label_word
+from understudy.studies.store.store import Store, StoredCell
+
+MOST_GROUPS = 4  # groups, or strategies, that get one of the pictures but for curves
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """A figure with its place in a report.
+
+    Parameters
+    ----------
+    name : str
+        Of its files.
+    section : str
+        What pictures of its kind are about.
+    figure : Figure
+        The picture itself.
+    caption : str
+        How to read it.
+    """
+
+    name: str
+    section: str
+    figure: Figure
+    caption: str
+
+
+class FigureData:
+    """The cells of a study that are shown: those that are done; where none is, those that began.
+
+    Parameters
+    ----------
+    store : Store
+        Where rounds and arrays are.
+    study : str
+        Which study of it.
+    runs : DataFrame
+        Its results, one row per cell in the study's order.
+    """
+
+    def __init__(self, store: Store, study: str, runs: pd.DataFrame) -> None:
+        cells = store.cells(study)
+        done = [cell.status == "done" for cell in cells]
+        chosen = [
+            place
+            for place, cell in enumerate(cells)
+            if (done[place] if any(done) else cell.rounds > 0)
+        ]
+        self.store, self.about = store, store.study(study).about
+        self.cells = [cells[place] for place in chosen]
+        self.runs = runs.iloc[chosen].reset_index(drop=True)
+        self.groups = groups_of(self.cells)
+        self.styles = plots.styles([cell.labels["strategy"] for cell in cells])
+        self.unfinished = "" if any(done) else " No cell is done yet: these are rounds so far."
+        self._rounds: dict[str, pd.DataFrame] = {}
+
+    @cached_property
+    def most_seeds(self) -> int:
+        """Seeds of the strategy that has most, within one group."""
+        counts = [
+            sum(self.cells[place].labels["strategy"] == strategy for place in group.cells)
+            for group in self.groups
+            for strategy in {self.cells[place].labels["strategy"] for place in group.cells}
+        ]
+        return max(counts, default=0)
+
+    @cached_property
+    def other_metrics(self) -> list[str]:
+        """Of a study without accuracy or loss: its own first metric."""
+        frame = self.rounds_of(self.groups[0])
+        own = [str(name) for name in frame.columns if str(name).startswith("test_")]
+        return [name for name in own if frame[name].notna().any()][:1]
+
+    def measured(self, metric: str) -> bool:
+        return any(
+            metric in rounds and bool(rounds[metric].notna().any())
+            for rounds in (self.rounds_in(cell) for cell in self.cells)
+        )
+
+    def rounds_in(self, cell: StoredCell) -> pd.DataFrame:
+        if cell.key not in self._rounds:
+            frame = self.store.rounds(cell.key)
+            kept = [
+                name
+                for name in frame.columns
+                if name in ("t", "oracle_error_relative") or str(name).startswith("test_")
+            ]
+            self._rounds[cell.key] = frame[kept]
+        return self._rounds[cell.key]
+
+    def cells_of(self, group: Group) -> list[StoredCell]:
+        return [self.cells[place] for place in group.cells]
+
+    def firsts(self, group: Group) -> list[StoredCell]:
+        """The first seed of each strategy, of a few."""
+        firsts: dict[Any, StoredCell] = {}
+        for cell in self.cells_of(group):
+            firsts.setdefault(cell.labels["strategy"], cell)
+        return list(firsts.values())
+
+    def rounds_of(self, group: Group) -> pd.DataFrame:
+        return pd.concat(
+            [
+                self.rounds_in(cell).assign(strategy=cell.labels["strategy"], seed=cell.seed)
+                for cell in self.cells_of(group)
+            ],
+            ignore_index=True,
+        )
+
+    def clients_of(self, group: Group) -> pd.DataFrame:
+        return pd.concat(
+            [
+                rows_of_clients(self.store, cell).assign(
+                    strategy=cell.labels["strategy"], seed=cell.seed
+                )
+                for cell in self.cells_of(group)
+            ],
+            ignore_index=True,
+        )
+
+    def runs_of(self, members: list[Group]) -> pd.DataFrame:
+        """Rows of the runs of some groups, each once."""
+        places = sorted({place for group in members for place in group.cells})
+        return self.runs.iloc[places]
+
+    def beyond(self, most: int) -> str:
+        left = len(self.groups) - most
+        return f" {left} more groups are not shown." if left > 0 else ""
+
+
+def drawn(
+    kind: str,
+    section: str,
+    group: Group,
+    draw: partial[Figure],
+    caption: str,
+    strategy: Label = None,
+) -> Picture:
+    """A picture of a group, or of one strategy in it, with its name and title."""
+    values = [group.labels[name] for name in group.varying]
+    title = title_of(group) if strategy is None else titled(title_of(group), strategy)
+    return Picture(file_name(kind, *values), section, draw(title=title or None), caption)
+
+
+def title_of(group: Group) -> str:
+    """What tells a group from the others, in words; empty where it is the only one."""
+    return ", ".join(f"{name} {label_word(group.labels[name])}" for name in group.varying)
+
+
+def titled(title: str | None, strategy: Any) -> str:
+    """A title that begins with a strategy."""
+    return f"{strategy}, {title}" if title else str(strategy)
+
+
+def file_name(*words: Any) -> str:
+    """Words as the name of a file: letters, digits, dots and dashes."""
+    text = "-".join(label_word(word) for word in words if word is not None)
+    return re.sub(r"[^\w.−]+", "-", text).replace("−", "-").strip("-.")

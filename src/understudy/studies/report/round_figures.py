@@ -1,0 +1,83 @@
+"""Pictures over rounds: how a study's runs went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import pandas as pd
+
+from understudy import plots
+from understudy.plots.measures import measure
+from understudy.studies.report.figure_data import MOST_GROUPS, FigureData, Picture, drawn
+
+MOST_CURVES = 12  # groups that get a picture of their curves
+
+
+def curves(data: FigureData) -> Iterator[Picture]:
+    """Accuracy by round; the loss too where groups are few, or where there is no accuracy."""
+    band = (
+        "Mean over seeds; bands: 95 % interval of that mean, in each round by itself."
+        if data.most_seeds >= 3
+        else "Mean over seeds; no bands, which take three seeds."
+    )
+    if data.most_seeds == 1:
+        band = "One seed: differences may be chance."
+    metrics = [name for name in ("test_accuracy", "test_loss") if data.measured(name)]
+    if len(data.groups) > MOST_GROUPS:
+        metrics = metrics[:1]
+    for metric in metrics or data.other_metrics:
+        section = "Convergence"
+        words = measure(metric).words.capitalize()
+        for group in data.groups[:MOST_CURVES]:
+            frame = data.rounds_of(group)
+            if metric not in frame or frame[metric].isna().all():
+                continue
+            yield drawn(
+                f"convergence-{metric}",
+                section,
+                group,
+                partial(plots.convergence, frame, metric, styles=data.styles),
+                f"{words} by round. {band}{data.unfinished}{data.beyond(MOST_CURVES)}",
+            )
+
+
+def errors(data: FigureData) -> Iterator[Picture]:
+    """How far each round's update was from that of all clients."""
+    metric = "oracle_error_relative"
+    for group in data.groups[:MOST_GROUPS] if data.measured(metric) else ():
+        frame = data.rounds_of(group)
+        if metric in frame and (frame[metric] > 0).any():
+            yield drawn(
+                "substitution-error",
+                "Substitution error",
+                group,
+                partial(plots.substitution_error, frame, metric, styles=data.styles),
+                "Squared distance of each round's update from the one that all clients "
+                "together would have given, divided by the latter's squared length. Mean over "
+                f"seeds.{data.beyond(MOST_GROUPS)}",
+            )
+
+
+def sigmas(data: FigureData) -> Iterator[Picture]:
+    """How far apart updates are: of any two clients, and of friends."""
+    for group in data.groups[:MOST_GROUPS]:
+        tables = []
+        strategy = None
+        for cell in data.cells_of(group):
+            strategy = strategy or cell.labels["strategy"]
+            arrays = data.store.arrays(cell.key) if cell.labels["strategy"] == strategy else {}
+            if "sigma_t" not in arrays:
+                continue
+            for kind, name in (("any two clients", "sigma_p"), ("friends", "sigma_f")):
+                values = {"t": arrays["sigma_t"], "sigma²": arrays[name]}
+                tables.append(pd.DataFrame({"kind": kind, "seed": cell.seed, **values}))
+        if tables:
+            yield drawn(
+                "sigma",
+                "How far apart updates are",
+                group,
+                partial(plots.convergence, pd.concat(tables), "sigma²", "kind", log=True),
+                f"Largest squared distance between the updates of any two clients (σ_P²) and "
+                f"of friends (σ_F²), under {strategy}. Mean over seeds.",
+            )

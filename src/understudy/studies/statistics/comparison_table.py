@@ -1,0 +1,309 @@
+"""What a comparison of strategies found, and how it is shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from understudy.measures import Measure, lower_is_better, measure
+from understudy.studies.definition.cell import Label
+from understudy.studies.statistics import tables
+from understudy.studies.statistics.paired_tests import (
+    SEEDS_OF_INTERVAL,
+    SEEDS_OF_T,
+    SEEDS_OF_WILCOXON,
+)
+from understudy.studies.statistics.text_table import (
+    NOTHING,
+    TextTable,
+    decimals_for,
+    label_word,
+    number,
+    p_word,
+    picks_in_words,
+)
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+TOO_FEW = "too few seeds"
+NEVER = "never"
+NOT_ALL = "not all reached it"
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """A table of strategies: what `compare` found.
+
+    Parameters
+    ----------
+    metric : str
+        The measure compared.
+    baseline : str or None
+        The strategy the others are held against.
+    labels : tuple of str
+        The labels in which the groups differ.
+    rows : DataFrame
+        One row per group and strategy, numbers as they are: the labels, strategy, participants,
+        seeds (with a value), mean, half, difference (to the baseline, as it is: its sign knows no
+        better), difference_half, pairs (seeds in which both have a value), p_t, p_t_holm,
+        p_wilcoxon, p_wilcoxon_holm, better (whether the difference is for the better; missing
+        where there is none or where that is not known). The price of a target also has reached
+        (how many of the seeds did) and shared (seeds that both played).
+    unfinished : int
+        Cells that were left out because they are not done.
+    without_value : int
+        Done cells that were left out because they have no finite number.
+    tested : tuple of int
+        How many t-tests and how many of Wilcoxon's there are: what Holm counts. Where the same
+        cells are compared in several groups, being references, that is one test.
+    target : float, optional
+        The accuracy that the study aims at, where `metric` is its price.
+    tuned : str, optional
+        The key that was tuned beforehand.
+    picks : mapping
+        Strategy, or ``block/strategy``, → the value of it that was picked.
+    """
+
+    metric: str
+    baseline: str | None
+    labels: tuple[str, ...]
+    rows: pd.DataFrame
+    unfinished: int = 0
+    without_value: int = 0
+    tested: tuple[int, int] = (0, 0)
+    target: float | None = None
+    tuned: str | None = None
+    picks: Mapping[str, Label] = field(default_factory=dict)
+
+    @property
+    def measure(self) -> Measure:
+        """How the metric is shown."""
+        return measure(self.metric)
+
+    @property
+    def lower_is_better(self) -> bool | None:
+        """None: neither way is better, or it is not known."""
+        return lower_is_better(self.metric)
+
+    def to_markdown(self) -> str:
+        """A table in Markdown, with notes below it."""
+        return tables.markdown(_for_a_page(self))
+
+    def to_latex(self) -> str:
+        """A table in LaTeX, which needs the package booktabs."""
+        return tables.latex(_for_a_page(self))
+
+    def to_csv(self) -> str:
+        """`rows` as they are, in full precision."""
+        return tables.csv(self.rows)
+
+    def to_rich(self) -> RenderableType:
+        """A table for the terminal, at most 80 columns wide, one section per group."""
+        return _for_terminal(self)
+
+    def to_text(self) -> str:
+        """The table of the terminal as plain text."""
+        return tables.text(self.to_rich())
+
+    def __repr__(self) -> str:
+        """The table, as a terminal shows it."""
+        if self.rows.empty:
+            return f"<Comparison of {self.metric}: no cell is done (of {self.unfinished})>"
+        return self.to_text().rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        """The table, as a notebook shows it."""
+        return tables.html(_for_a_page(self))
+
+
+# -- in words ----------------------------------------------------------------------------------
+
+
+def table_of_comparison(comparison: Comparison) -> TextTable:
+    """A comparison in words: one row per group and strategy."""
+    heads = [*comparison.labels, "strategy", "participants per round", comparison.measure.head]
+    if comparison.baseline is not None:
+        heads += [_difference_head(comparison), "p (t-test)", "p (Wilcoxon)"]
+    heads.append("seeds")
+    decimals = _decimals(comparison)
+    cells = []
+    for row in comparison.rows.to_dict("records"):
+        words = [*(label_word(row[name]) for name in comparison.labels), str(row["strategy"])]
+        words += [_participants(row), _mean(row, comparison.measure, decimals)]
+        if comparison.baseline is not None:
+            words += _against_baseline(row, comparison, decimals)
+        cells.append((*words, _seeds(row, comparison)))
+    left = len(comparison.labels) + 1
+    return TextTable(
+        tuple(heads), tuple(cells), frozenset(range(left, len(heads))), notes_of(comparison)
+    )
+
+
+def notes_of(comparison: Comparison, told: Sequence[str] = ()) -> tuple[str, ...]:
+    """How to read a comparison, and what is not in it; `told` comes in between."""
+    rows, measure = comparison.rows, comparison.measure
+    notes = [measure.about] if measure.about else []
+    if comparison.target is not None:
+        notes.append(f"Target: an accuracy of {100 * comparison.target:g} %.")
+    if comparison.tuned is not None:
+        notes.append(f"Tuned beforehand: {picks_in_words(comparison.tuned, comparison.picks)}.")
+    if comparison.lower_is_better:
+        notes.append("Lower is better.")
+    if rows[["half", "difference_half"]].notna().to_numpy().any():
+        notes.append("±: half a 95 % interval over seeds.")
+    else:
+        notes.append(f"No intervals: they take {SEEDS_OF_INTERVAL} seeds.")
+    if comparison.baseline is not None and (rows["pairs"] > 0).any():
+        notes.append("Differences are taken seed by seed.")
+    family, of_wilcoxon = comparison.tested
+    if family:
+        fewer = f" (Wilcoxon: {of_wilcoxon})" if 0 < of_wilcoxon < family else ""
+        holm = f", by Holm for {family} comparisons{fewer}" if family > 1 else ""
+        notes.append(f"p: two-sided{holm}.")
+    notes += told
+    if measure.is_price and (rows["reached"] < rows["seeds"]).any():
+        notes.append(
+            "Means are over the runs that reached the target; where not all did, nothing is tested."
+        )
+    if comparison.without_value:
+        notes.append(f"Left out, having no number: {_count(comparison.without_value, 'cell')}.")
+    if comparison.unfinished:
+        notes.append(f"Left out, not being done: {_count(comparison.unfinished, 'cell')}.")
+    return tuple(notes)
+
+
+def _difference_head(comparison: Comparison) -> str:
+    unit = comparison.measure.unit_of_difference
+    return f"minus {comparison.baseline}" + (f", {unit}" if unit else "")
+
+
+def _decimals(comparison: Comparison) -> int | None:
+    measure = comparison.measure
+    if measure.decimals is not None:
+        return measure.decimals
+    return decimals_for([*comparison.rows["mean"], *comparison.rows["difference"]])
+
+
+def _participants(row: dict[Any, Any]) -> str:
+    came = float(row["participants"])
+    return NOTHING if math.isnan(came) else number(came, 1)
+
+
+def _mean(row: dict[Any, Any], measure: Measure, decimals: int | None) -> str:
+    if math.isnan(row["mean"]):
+        return NEVER if measure.is_price and row["seeds"] else NOTHING
+    return _plus_minus(row["mean"], row["half"], measure.scale, decimals)
+
+
+def _against_baseline(
+    row: dict[Any, Any], comparison: Comparison, decimals: int | None
+) -> tuple[str, str, str]:
+    if row["strategy"] == comparison.baseline:
+        return NOTHING, NOTHING, NOTHING
+    difference, scale = NOTHING, comparison.measure.scale
+    if row["pairs"]:
+        half = row["difference_half"]
+        difference = _plus_minus(row["difference"], half, scale, decimals, signed=True)
+    t_test = _p(row, "p_t_holm", SEEDS_OF_T, comparison)
+    return difference, t_test, _p(row, "p_wilcoxon_holm", SEEDS_OF_WILCOXON, comparison)
+
+
+def _p(row: dict[Any, Any], name: str, needed: int, comparison: Comparison) -> str:
+    if not math.isnan(row[name]):
+        return p_word(row[name])
+    if comparison.measure.is_price and row["shared"] >= needed and row["pairs"] < row["shared"]:
+        return NOT_ALL
+    return TOO_FEW
+
+
+def _seeds(row: dict[Any, Any], comparison: Comparison) -> str:
+    text = str(row["seeds"])
+    if comparison.measure.is_price and row["reached"] < row["seeds"]:
+        text = f"{row['reached']} of {row['seeds']} reached it"
+    rival = comparison.baseline is not None and row["strategy"] != comparison.baseline
+    measured = row["reached"] if comparison.measure.is_price else row["seeds"]
+    return f"{text}, {row['pairs']} paired" if rival and row["pairs"] != measured else text
+
+
+def _plus_minus(
+    value: float, half: float, scale: float, decimals: int | None, *, signed: bool = False
+) -> str:
+    text = number(value * scale, decimals, signed=signed)
+    return text if math.isnan(half) else f"{text} ± {number(half * scale, decimals)}"
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}" + ("" if n == 1 else "s")
+
+
+# -- for the terminal --------------------------------------------------------------------------
+
+
+def _for_terminal(comparison: Comparison) -> RenderableType:
+    """A comparison for the terminal: one section per group, at most 80 columns wide.
+
+    A test for which every row has too few seeds is told in a sentence instead of a column.
+    """
+    from rich.console import Group
+    from rich.text import Text
+
+    table = table_of_comparison(comparison)
+    first = len(comparison.labels)
+    shown, told = columns_worth_showing(table)
+    columns = [place for place in shown if place >= first]
+    heads = {"participants per round": "came", "p (t-test)": "p\nt-test"}
+    heads |= {"p (Wilcoxon)": "p\nWilcoxon"}
+    narrow = TextTable(
+        tuple(heads.get(table.heads[place], table.heads[place]) for place in columns),
+        tuple(
+            tuple(row[place].removesuffix(" reached it") for place in columns)
+            for row in table.cells
+        ),
+        frozenset(at for at, place in enumerate(columns) if place in table.right),
+    )
+    parts: list[RenderableType] = []
+    groups: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+    for row, cells in zip(table.cells, narrow.cells, strict=True):
+        groups.setdefault(row[:first], []).append(cells)
+    widths = tables.widths_of(narrow)
+    for group, rows in groups.items():
+        if first:
+            words = zip(comparison.labels, group, strict=True)
+            parts.append(Text(", ".join(f"{name} {word}" for name, word in words), style="bold"))
+        parts += [
+            tables.rich_grid(TextTable(narrow.heads, tuple(rows), narrow.right), widths),
+            Text(),
+        ]
+    notes = ["came: participants per round.", *notes_of(comparison, told)]
+    return Group(*parts, Text(tables.paragraph(notes)))
+
+
+def _for_a_page(comparison: Comparison) -> TextTable:
+    """A comparison as one table; tests that no row has the seeds for are told in a sentence."""
+    table = table_of_comparison(comparison)
+    shown, told = columns_worth_showing(table)
+    return TextTable(
+        tuple(table.heads[place] for place in shown),
+        tuple(tuple(row[place] for place in shown) for row in table.cells),
+        frozenset(at for at, place in enumerate(shown) if place in table.right),
+        notes_of(comparison, told),
+    )
+
+
+def columns_worth_showing(table: TextTable) -> tuple[list[int], list[str]]:
+    """Columns with something in them, and what is said instead of the others."""
+    shown, told = [], []
+    needed = {"p (t-test)": ("t-test", SEEDS_OF_T), "p (Wilcoxon)": ("Wilcoxon", SEEDS_OF_WILCOXON)}
+    for place, head in enumerate(table.heads):
+        words = {row[place] for row in table.cells} - {NOTHING}
+        if head in needed and words <= {TOO_FEW}:
+            if words:
+                told.append(f"{needed[head][0]}: {TOO_FEW}, it takes {needed[head][1]}.")
+        else:
+            shown.append(place)
+    return shown, told
