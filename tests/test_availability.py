@@ -1,11 +1,13 @@
 """Who can be reached: exact numbers, kept groups, and frequencies against the stated rates."""
 
 import re
+from dataclasses import fields
 
 import numpy as np
 import pytest
 from scipy.stats import binom
 
+from understudy.core.describe import describe
 from understudy.core.rng import generator
 from understudy.core.types import Population
 from understudy.parts.availability import Always, Bernoulli, FixedDropout
@@ -52,6 +54,15 @@ def test_bernoulli_with_one_probability_for_everyone():
     assert_frequencies(draws(availability, population, range(2000)).sum(axis=0), rates, 2000)
     assert draws(Bernoulli(1), Population(5), range(50)).all()
     assert not draws(Bernoulli(0), Population(5), range(50)).any()
+
+
+def test_fedars_form_is_described_as_before_the_other_was_added():
+    """A field that was added is not told while it has its default: cells keep their keys."""
+    told = describe(Bernoulli(p_min=0.1))
+    told = {name: value for name, value in told.items() if value is not None}
+    assert told == {"class": "Bernoulli", "p_min": 0.1, "seed": 0}
+    (added,) = [item for item in fields(Bernoulli) if "added" in item.metadata]
+    assert (added.name, added.default) == ("p", None)
 
 
 def test_bernoulli_is_told_one_of_two_things():

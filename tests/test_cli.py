@@ -3,6 +3,9 @@
 import re
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +14,9 @@ from tests.cli import Command
 from understudy import registry
 from understudy.commands import doctor, errors
 from understudy.commands.listing import SECTIONS, listing
+from understudy.measures import MEASURES
 
+ROOT = Path(__file__).parent.parent
 COMMANDS = [
     "run", "studies", "list", "show", "table", "plot", "report", "export", "doctor",
 ]  # fmt: skip
@@ -46,6 +51,14 @@ def test_help_teaches_by_an_example_that_parses(name, command):
     options = {word for example in examples for word in example.split() if word.startswith("--")}
     known = set(re.findall(r"(?<![\w-])--[a-z-]+", said.out.partition("Options")[2]))
     assert options <= known
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_help_in_short(name, command):
+    arguments = [name] if name else []
+    short, long = command(*arguments, "-h"), command(*arguments, "--help")
+    assert (short.code, short.err) == (0, "")
+    assert short.out == long.out
 
 
 def test_help_is_quick_to_come():
@@ -92,9 +105,10 @@ def test_an_unknown_kind(command):
     assert said.code == 2
     assert said.out == ""
     assert said.err == (
-        "understudy: no kind of part named 'smplers'; did you mean 'samplers'? known: "
+        "understudy: nothing is named 'smplers'; did you mean 'samplers'? kinds: "
         "strategies, samplers, compensators, races, cutoffs, guards, aggregators, servers, local, "
-        "rules, schedules, availability, delays, data, partitions, models, losses, analyses\n"
+        "rules, schedules, availability, delays, data, partitions, models, losses, analyses, "
+        "measures\n"
     )
 
 
@@ -148,7 +162,8 @@ def test_list_names_everything_with_its_parameters(command):
     lines = said.out.splitlines()
     assert max(map(len, lines)) <= 80
     assert "  fixed_dropout     alpha=0.5, keep_one_per_group=True, first_round_full=True" in lines
-    assert "  bernoulli         p_min=0.1, seed=0" in lines
+    assert "  bernoulli         p or p_min, seed=0" in lines
+    assert "  accuracy_last10           accuracy, %, higher is better" in lines
     assert "  everyone         –" in lines
     assert "  sgd       lr=1.0, schedule=constant" in lines
     assert "  blind            inner=uniform" in lines
@@ -191,6 +206,72 @@ def test_list_of_one_kind_says_what_each_is(command):
     assert said.out == SCHEDULES
 
 
+FDMS = """\
+fdms: strategy
+  FL-FDMS: friends stand in for the absent.
+  similarity='cosine', race=None
+
+fdms: compensator
+  Friend discovery and model substitution: (1/K)(Σ_{i∈A} Δ_i + Σ_{k∉A} Δ_φ(k))
+  (eq. 5).
+  similarity='cosine', race=None
+
+  similarity : {"cosine", "distance"}
+      The alternative score is −‖Δ_i − Δ_j‖.
+  race : HoeffdingRace, optional
+      Drop candidates that lag behind, and compute only what someone still needs
+      (§5.3).
+"""
+
+
+@pytest.mark.parametrize("name", ["fdms", "FDMS"])
+def test_list_of_one_name_tells_all_about_it(name, command):
+    said = command("list", name)
+    assert (said.code, said.err) == (0, "")
+    assert said.out == FDMS
+
+
+@pytest.mark.parametrize(
+    ("name", "begin"),
+    [
+        ("FedAvgIS", "fedavg_is: strategy\n"),
+        ("power-of-choice", "power_of_choice: strategy\n"),
+        ("mlp", "mlp: model\n  One hidden layer of rectified units.\n  hidden=32\n"),
+        (
+            "loss_last",
+            "loss_last: measure\n  last test loss, lower is better\n",
+        ),
+        (
+            "accuracy_last10",
+            "accuracy_last10: measure\n  Accuracy: mean of the last 10 evaluated rounds.\n",
+        ),
+    ],
+)
+def test_a_name_is_known_by_several_spellings(name, begin, command):
+    assert command("list", name).out.startswith(begin)
+
+
+def test_everything_that_is_listed_can_be_looked_up():
+    for section in SECTIONS:
+        for name in section.entries():
+            lines = list(listing(name))
+            assert lines
+            assert max(map(len, lines)) <= 80, name
+
+
+def test_list_of_measures(command):
+    said = command("list", "measures")
+    assert (said.code, said.err) == (0, "")
+    names = re.findall(r"^  (\w+)$", said.out, re.M)
+    assert names == list(MEASURES)
+
+
+def test_a_name_that_is_nearly_known(command):
+    said = command("list", "fmds")
+    assert said.code == 2
+    assert said.err.startswith("understudy: nothing is named 'fmds'; did you mean 'fdms'? kinds: ")
+
+
 @pytest.mark.parametrize("kind", ["data", "data sets", "data_set", "Data-Sets"])
 def test_a_kind_is_known_by_several_names(kind):
     assert next(listing(kind)).startswith("data: ")
@@ -202,7 +283,10 @@ def test_a_kind_is_known_by_several_names(kind):
 def test_doctor_names_what_is_missing_and_how_to_get_it(command, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("UNDERSTUDY_DATA", raising=False)
-    monkeypatch.setattr(doctor, "EXTRAS", {"no-such-package": ("nothing", "pip install it")})
+    monkeypatch.setattr(doctor, "EXTRAS", {"no-such-package": "nothing", "not-used": "nothing"})
+    monkeypatch.setattr(
+        doctor, "requires", lambda name: ["no-such-package>=2,<3; extra == 'one'", "numpy>=1.26"]
+    )
     monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
     said = command("doctor")
     assert (said.code, said.err) == (0, "")
@@ -221,10 +305,29 @@ def test_doctor_names_what_is_missing_and_how_to_get_it(command, monkeypatch, tm
         "                   fetches it\n"
     )
     assert blocks["extras"] == (
-        "  no-such-package  not installed: pip install it (nothing)\n"
+        "  no-such-package  not installed: pip install 'no-such-package>=2,<3' (nothing)\n"
         "  chromium         not installed: with the system's tools (tests of the report\n"
         "                   open it there)"
     )
+
+
+def test_doctor_recommends_what_an_extra_of_ours_needs(monkeypatch):
+    """Its own name is on no package index; what its extras name is."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    needs = [need for name in extras if name not in ("test", "docs") for need in extras[name]]
+    names = {re.match(r"[\w.-]+", need)[0] for need in needs}
+    assert set(doctor.optional_requirements()) <= names
+    assert doctor.optional_requirements()["ray"] == "ray>=2.40"
+
+    def nothing(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(doctor, "version", nothing)
+    words = {finding.name: finding.words for finding in doctor._extras()}
+    assert words["pyarrow"] == "not installed: pip install 'pyarrow>=16' (Parquet files)"
+    monkeypatch.setattr(doctor, "requires", nothing)
+    assert doctor.optional_requirements() == {}
 
 
 def test_doctor_says_where_a_data_set_was_found(monkeypatch, tmp_path):

@@ -23,6 +23,7 @@ app = typer.Typer(
     no_args_is_help=True,
     suggest_commands=False,  # click does by itself
     add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},  # of every command
     pretty_exceptions_enable=False,
     help="Federated learning when clients do not show up.",
     epilog="Begin with: understudy run",

@@ -578,7 +578,8 @@ def any_round_is_stored(folder):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["smal.toml"], "no file and no built-in study named 'smal.toml'; known: quickstart, fdms"),
+        (["smal.toml"], "smal.toml: no such file; did you mean 'small.toml'?"),
+        (["other/thing"], "other/thing: no such file"),
         (["quikstart"],
          "no file and no built-in study named 'quikstart'; did you mean 'quickstart'? known: "),
         (["small.toml", "--set", "local.rl=0.1"],
@@ -608,6 +609,13 @@ def test_a_bad_call_is_refused_in_one_line_before_anything_runs(
     assert said.err.startswith(f"understudy: {line}")
     assert said.err.count("\n") == 1
     assert not (study / "runs" / "cells").exists()
+
+
+@pytest.mark.parametrize("name", ["table", "show", "plot", "report", "export"])
+def test_a_file_that_is_not_there_is_no_such_file(name, study, command):
+    said = command(name, "smal.toml")
+    assert (said.code, said.out) == (2, "")
+    assert said.err == "understudy: smal.toml: no such file; did you mean 'small.toml'?\n"
 
 
 def test_the_short_cuts_win_over_set(study, command):

@@ -316,7 +316,7 @@ def test_bad_levels_and_forms_are_told(runs, tmp_path):
 
 def test_parquet_without_pyarrow_says_what_to_install(runs, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    with pytest.raises(ImportError, match=r"understudy-fl\[parquet\]"):
+    with pytest.raises(ImportError, match=r"Parquet needs pyarrow: pip install pyarrow$"):
         export_level(runs, "small", tmp_path, "run", "parquet")
     assert not list(tmp_path.glob("*.parquet"))
 

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
 import psutil
 
 GIGABYTE = 1e9
 LIBRARIES = ("torch", "numpy", "scipy", "pandas", "matplotlib")
-# package → (what it is for, how to get it)
+# package → what it is for; recommended where this version of ours has an extra that needs it
 EXTRAS = {
-    "ray": ("runs on a cluster", "pip install 'understudy-fl[ray]'"),
-    "pyarrow": ("Parquet files", "pip install 'understudy-fl[parquet]'"),
-    "flwr": ("Flower, for live federations", "pip install flwr"),
+    "ray": "runs on a cluster",
+    "pyarrow": "Parquet files",
+    "flwr": "Flower, for live federations",
 }
+FOR_DEVELOPERS = ("test", "docs")  # extras
+_OPTIONAL = re.compile(
+    r"""(?P<need>(?P<name>[\w.-]+)[^;]*?)\s*;.*extra == ['"](?P<extra>\w+)['"]"""
+)
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 BROWSER_PURPOSE = "tests of the report open it there"
 
@@ -114,11 +119,25 @@ def _data_sets() -> Iterator[Finding]:
             yield Finding("data sets", name, False, str(error).removeprefix(f"{name}: "))
 
 
+def optional_requirements() -> dict[str, str]:
+    """Package → requirement, such as ``ray>=2.40``, of the extras that this installation has."""
+    try:
+        told = requires("understudy-fl") or []
+    except PackageNotFoundError:  # run from its source
+        return {}
+    found = [match for line in told if (match := _OPTIONAL.match(line))]
+    return {match["name"]: match["need"] for match in found if match["extra"] not in FOR_DEVELOPERS}
+
+
 def _extras() -> Iterator[Finding]:
-    for name, (purpose, how) in EXTRAS.items():
+    known = optional_requirements()
+    for name, purpose in EXTRAS.items():
+        if name not in known:
+            continue  # nothing here would use it
         try:
             yield Finding("extras", name, True, f"{version(name)} ({purpose})")
         except PackageNotFoundError:
+            how = f"pip install '{known[name]}'"
             yield Finding("extras", name, False, f"not installed: {how} ({purpose})")
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     words = f"not installed: with the system's tools ({BROWSER_PURPOSE})"

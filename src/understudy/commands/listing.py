@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Any
 
 from understudy import registry
-from understudy.registry import UnknownName
+from understudy.measures import MEASURES, Measure, measure
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,10 @@ def _analyses() -> Mapping[str, Any]:
     from understudy.analysis import ANALYSES
 
     return ANALYSES
+
+
+def _measures() -> Mapping[str, Any]:
+    return {name: measure(name) for name in MEASURES}
 
 
 def _local() -> Mapping[str, Any]:
@@ -116,13 +122,17 @@ SECTIONS = (
     Section("models", "model", "what is trained", _models, ("shape", "n_classes")),
     Section("losses", "loss", "what training makes small", _losses),
     Section("analyses", "analysis", "what is asked of finished cells", _analyses, ("run", "task")),
+    Section("measures", "measure", "what a table or a plot can show, as --metric", _measures),
 )
 
 
-def listing(kind: str | None = None, width: int = 80) -> Iterator[str]:
-    """Lines: the names of one kind with what each is, or of every kind with their parameters."""
-    if kind is not None:
-        section = _named(kind)
+def listing(what: str | None = None, width: int = 80) -> Iterator[str]:
+    """Lines: all about one name, the names of one kind with what each is, or all names in short."""
+    if what is not None:
+        section = _named(what)
+        if section is None:
+            yield from _found(what, width)
+            return
         yield from textwrap.wrap(f"{section.name}: {section.words}", width)
         for name, part in section.entries().items():
             yield ""
@@ -145,13 +155,58 @@ def listing(kind: str | None = None, width: int = 80) -> Iterator[str]:
             )
 
 
-def _named(kind: str) -> Section:
+def _named(kind: str) -> Section | None:
     """A section by its name, in the singular or the plural, with spaces or not."""
     wanted = kind.strip().lower().replace("-", " ").replace("_", " ")
     for section in SECTIONS:
         if wanted in (section.name, section.singular, f"{section.singular}s"):
             return section
-    raise UnknownName("kind of part", kind, [section.name for section in SECTIONS])
+    return None
+
+
+def _found(name: str, width: int) -> Iterator[str]:
+    """All about what has this name, in a study or in Python; a method and its part may share it."""
+    wanted = _plain(name)
+    found = [
+        (section, known, part)
+        for section in SECTIONS
+        for known, part in section.entries().items()
+        if wanted in (_plain(known), _plain(getattr(part, "__name__", "")))
+    ]
+    if not found:
+        raise ValueError(_unknown(name))
+    for position, (section, known, part) in enumerate(found):
+        if position:
+            yield ""
+        yield f"{known}: {section.singular}"
+        yield from _indented(_summary(part), width, 2)
+        yield from _indented(", ".join(_parameters(section, part)), width, 2)
+        yield from _explained(part, width)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\s_-]", "", name).lower()
+
+
+def _unknown(name: str) -> str:
+    kinds = [section.name for section in SECTIONS]
+    names = [known for section in SECTIONS for known in section.entries()]
+    close = difflib.get_close_matches(name.lower(), [*kinds, *names], n=1)
+    meant = f"did you mean {close[0]!r}? " if close else ""
+    return f"nothing is named {name!r}; {meant}kinds: {', '.join(kinds)}"
+
+
+def _explained(part: Any, width: int) -> Iterator[str]:
+    """The parameters in the words of the part's documentation."""
+    written = "" if isinstance(part, Measure) else inspect.getdoc(part) or ""
+    found = re.search(r"^Parameters\n-+\n(.*?)(?=^\S[^\n]*\n-+\n|\Z)", written, re.M | re.S)
+    if found is None:
+        return
+    yield ""
+    for block in re.split(r"\n(?=\S)", found[1].rstrip().replace("`", "")):
+        name, _, words = block.partition("\n")
+        yield from _indented(name, width, 2)
+        yield from _indented(" ".join(words.split()), width, 6)
 
 
 def _indented(text: str, width: int, by: int) -> list[str]:
@@ -160,13 +215,26 @@ def _indented(text: str, width: int, by: int) -> list[str]:
 
 def _summary(part: Any) -> str:
     """The first sentence of what the part says of itself, as plain text."""
+    if isinstance(part, Measure):
+        return part.about
     written = inspect.getdoc(part) or ""
     return " ".join(written.split("\n\n", maxsplit=1)[0].split()).replace("`", "")
 
 
 def _parameters(section: Section, part: Any) -> Iterator[str]:
+    if isinstance(part, Measure):
+        yield part.head
+        if part.lower_is_better is not None:
+            yield "lower is better" if part.lower_is_better else "higher is better"
+        return
     if is_dataclass(part):
+        instead = {item.metadata.get("or") for item in fields(part)}
         for item in fields(part):
+            if item.name in instead:
+                continue
+            if "or" in item.metadata:  # one of the two has to be given
+                yield f"{item.name} or {item.metadata['or']}"
+                continue
             factory = item.default_factory
             yield _shown(item.name, item.default if factory is MISSING else factory())
         return

@@ -8,20 +8,24 @@ from typing import Annotated
 import typer
 
 
-def list_parts(kind: Annotated[str | None, typer.Argument()] = None) -> None:
+def list_parts(
+    what: Annotated[str | None, typer.Argument(metavar="[KIND|NAME]", show_default=False)] = None,
+) -> None:
     """What a study can name, with parameters and their defaults.
 
     KIND is one of strategies, samplers, compensators, races, cutoffs,
     guards, aggregators, servers, local, rules, schedules, availability,
-    delays, data, partitions, models, losses, analyses: tells what each of
-    them is. Without it, all are listed in short.
+    delays, data, partitions, models, losses, analyses, measures: tells what
+    each of them is. NAME is one of these: tells all about it. Without
+    either, all are listed in short.
 
     understudy list
     understudy list samplers
+    understudy list fdms
     """
     from understudy.commands.listing import listing
 
-    for line in listing(kind):
+    for line in listing(what):
         typer.echo(line)
 
 

@@ -30,12 +30,15 @@ class Place(NamedTuple):
 
 def find(study: str | None, folder: Path) -> Place:
     """A stored study: by its name, its file, or its folder below the runs; None: the latest."""
+    from understudy.studies.definition.builtins import refuse_missing_file
     from understudy.studies.store.schema import StoreError
     from understudy.studies.store.store import FILE, Store
 
     if study is not None:
         given = Path(study)
-        if given.suffix == ".toml" and given.is_file():
+        if given.suffix == ".toml":
+            if not given.is_file():
+                refuse_missing_file(given)
             study = _name_in(given)
         elif given.is_dir() and (given.parent / FILE).is_file():
             folder, study = given.parent, given.resolve().name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -74,9 +75,20 @@ def source(study: str | Path) -> Path:
     if path.is_file():
         return path
     if str(study) not in NAMES:
+        refuse_missing_file(path)
         words = suggestion(str(study), NAMES)
         raise StudyError(f"no file and no built-in study named {str(study)!r}; {words}")
     return _path(str(study))
+
+
+def refuse_missing_file(path: Path) -> None:
+    """Raise where what can only be a file's name is none; suggests a file beside it."""
+    if path.suffix != ".toml" and len(path.parts) == 1:
+        return
+    there = [file.name for file in path.parent.glob("*.toml")]
+    close = difflib.get_close_matches(path.name, there, n=1)
+    meant = f"; did you mean {str(path.with_name(close[0]))!r}?" if close else ""
+    raise StudyError(f"{path}: no such file{meant}")
 
 
 def built_in(

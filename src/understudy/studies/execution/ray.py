@@ -28,9 +28,7 @@ from understudy.studies.store.model_files import cells_folder
 try:
     ray: Any = import_module("ray")
 except ImportError as error:
-    raise ImportError(
-        "on='ray' needs Ray: pip install 'understudy-fl[ray]'", name=error.name
-    ) from error
+    raise ImportError("on='ray' needs Ray: pip install ray", name=error.name) from error
 
 if TYPE_CHECKING:
     from understudy.core.types import RoundLog

@@ -405,9 +405,7 @@ def _parquet(frame: pandas.DataFrame, file: BinaryIO) -> None:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise ImportError(
-            "Parquet needs pyarrow; install the extra: pip install 'understudy-fl[parquet]'"
-        ) from error
+        raise ImportError("Parquet needs pyarrow: pip install pyarrow") from error
     columns = {name: _plain(frame[name].tolist()) for name in frame.columns}
     pyarrow.parquet.write_table(pyarrow.table(columns), file)
 
