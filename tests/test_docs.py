@@ -25,6 +25,7 @@ PAGES = [page for page in PAGES if "_build" not in page.relative_to(ROOT).parts]
 BLOCK = re.compile(
     r"^```python\n(?P<code>.*?)^```$(?:\n+^```text\n(?P<printed>.*?)^```$)?", re.M | re.S
 )
+LOGGING = ROOT / "docs" / "logging.md"  # played by a test of its own
 TOLERANCE = 0.05  # of a printed number such as an accuracy
 
 
@@ -57,9 +58,8 @@ def test_the_comparison_of_what_is_printed_can_fail():
     assert not same("a.b", "a.c")
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(read(page))], ids=named)
-def test_a_page_runs(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def play(page: Path) -> None:
+    """Run a page's blocks in the current folder, and compare what they print."""
     text = read(page)
     names = {"__name__": "page"}
     for block in BLOCK.finditer(text):
@@ -73,6 +73,40 @@ def test_a_page_runs(page, tmp_path, monkeypatch):
             assert same(printed.getvalue(), block["printed"]), (
                 f"{named(page)}, line {line}: prints\n{printed.getvalue()}"
             )
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if BLOCK.search(read(page)) and page != LOGGING], ids=named
+)
+def test_a_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    play(page)
+
+
+def test_the_page_on_logging_writes_event_files(tmp_path, monkeypatch):
+    """Of a simulation and of a study's cells; TensorBoard reads them as a person would see them."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    def scalars(folder, name):
+        events = EventAccumulator(str(tmp_path / "logs" / folder)).Reload()
+        return {event.step: event.value for event in events.Scalars(name)}
+
+    monkeypatch.chdir(tmp_path)
+    play(LOGGING)
+    assert scalars("fdms", "came") == {0: 20, 1: 6, 2: 6, 3: 6, 4: 6}
+    # a note of the part: from the second round on, and one of each cluster is always there
+    assert scalars("fdms", "friend_absence") == {1: 0, 2: 0, 3: 0, 4: 0}
+    accuracy = scalars("fdms", "test_accuracy")
+    assert list(accuracy) == [0, 1, 2, 3, 4]
+    assert accuracy[0] < 0.6 < accuracy[4] < 1
+
+    rounds = understudy.results("runs/mine", level="round")
+    for strategy in ("dropout", "fdms"):
+        for seed in (0, 1):
+            cell = rounds[(rounds["strategy"] == strategy) & (rounds["seed"] == seed)]
+            stored = dict(zip(cell["t"], cell["test_accuracy"], strict=True))
+            assert len(stored) == 3
+            assert scalars(f"mine/{strategy}-{seed}", "test_accuracy") == pytest.approx(stored)
 
 
 def test_no_block_is_overlooked():
