@@ -6,6 +6,7 @@ differ a little, since another kind of CPU rounds otherwise.
 """
 
 import contextlib
+import dataclasses
 import doctest
 import importlib
 import io
@@ -15,7 +16,21 @@ from pathlib import Path
 import pytest
 
 import understudy
-from understudy import registry
+from understudy import (
+    Blind,
+    FixedDropout,
+    NormGuard,
+    RoundEnd,
+    RoundLog,
+    RoundStart,
+    Setup,
+    Uniform,
+    fdms,
+    plots,
+    registry,
+)
+from understudy.measures import MEASURES
+from understudy.simulation import clustered_digits, simulate
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src"
@@ -144,6 +159,54 @@ def test_every_registered_part_has_a_page(public):
 def test_every_public_name_is_in_the_reference(public):
     reference = read(ROOT / "docs" / "api.md")
     assert re.search(rf":: {public}$", reference, re.M), f"docs/api.md lacks {public}"
+
+
+def section(heading: str) -> set[str]:
+    """Words in backticks in a section of the reference."""
+    reference = read(ROOT / "docs" / "api.md")
+    level = re.search(rf"^(#+) {re.escape(heading)}$", reference, re.M)
+    assert level, heading
+    rest = reference[level.end() :]
+    end = re.search(rf"^#{{1,{len(level[1])}}} ", rest, re.M)
+    return set(re.findall(r"`(\w+)(?:\(\))?`", rest[: end.start() if end else None]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "heading"),
+    [
+        (RoundLog, "RoundLog"),
+        (Setup, "For those who write parts"),
+        (RoundStart, "For those who write parts"),
+        (RoundEnd, "For those who write parts"),
+    ],
+)
+def test_the_reference_has_every_field(kind, heading):
+    fields = {field.name for field in dataclasses.fields(kind)}
+    properties = {name for name, value in vars(kind).items() if isinstance(value, property)}
+    assert fields | properties <= section(heading)
+
+
+def test_the_reference_has_every_column_of_a_runs_frame():
+    federation = clustered_digits(n_clients=6, n_clusters=3, per_client=16)
+    run = simulate(
+        federation,
+        fdms(sampler=Blind(Uniform(4)), guard=NormGuard()),
+        model="softmax",
+        availability=FixedDropout(0.3),
+        oracle=True,
+        rounds=3,
+    )
+    assert len(list(run)) == 3
+    columns = set(run.frame().columns)
+    assert {"came", "friend_absence", "guard_bound", "oracle_error_wanted", "sigma_f"} <= columns
+    assert columns <= section("Columns of `run.frame()`") | section("Notes")
+
+
+def test_the_reference_has_every_measure_and_every_plot():
+    assert set(MEASURES) <= section("Measures")
+    reference = read(ROOT / "docs" / "api.md")
+    missing = [name for name in plots.__all__ if not re.search(rf":: {name}$", reference, re.M)]
+    assert missing == []
 
 
 def test_links_between_pages_lead_somewhere():
