@@ -1,6 +1,10 @@
-"""Sphinx configuration. Nothing is fetched from the network at build time."""
+"""Sphinx configuration. Nothing is fetched from the network, neither at build time nor by a reader."""
 
 from importlib.metadata import version as installed_version
+from typing import Any
+
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
 
 project = "Understudy"
 author = "The Understudy developers"
@@ -12,7 +16,6 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
 ]
 exclude_patterns = ["_build"]
@@ -27,3 +30,22 @@ numpydoc_show_class_members = False
 
 html_theme = "furo"
 html_title = f"Understudy {release}"
+html_static_path = ["_static"]
+html_css_files = ["math.css"]
+html_math_renderer = "mathml"  # browsers draw it themselves: no script from elsewhere
+
+
+def inline_math(writer: Any, node: nodes.math) -> None:
+    writer.body.append(tex2mathml(node.astext()))
+    raise nodes.SkipNode
+
+
+def block_math(writer: Any, node: nodes.math_block) -> None:
+    writer.body.append('<div class="math">')
+    writer.body.append(tex2mathml(node.astext(), as_block=True))
+    writer.body.append("</div>\n")
+    raise nodes.SkipNode
+
+
+def setup(app: Any) -> None:
+    app.add_html_math_renderer("mathml", (inline_math, None), (block_math, None))

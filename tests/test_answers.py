@@ -141,7 +141,7 @@ class Frozen:
         Inner(np.float32(1)),
         Inner(None, _derived={"anything": object()}),
     ],
-    ids=repr,
+    ids=lambda state: type(state).__name__,
 )
 def test_what_a_state_may_be(state):
     assert play(Strategy(compensator=Mean(made=state))).stepped

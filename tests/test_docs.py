@@ -6,6 +6,7 @@ differ a little, since another kind of CPU rounds otherwise.
 """
 
 import contextlib
+import dataclasses
 import doctest
 import importlib
 import io
@@ -15,7 +16,21 @@ from pathlib import Path
 import pytest
 
 import understudy
-from understudy import registry
+from understudy import (
+    Blind,
+    FixedDropout,
+    NormGuard,
+    RoundEnd,
+    RoundLog,
+    RoundStart,
+    Setup,
+    Uniform,
+    fdms,
+    plots,
+    registry,
+)
+from understudy.measures import MEASURES
+from understudy.simulation import clustered_digits, simulate
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src"
@@ -25,6 +40,7 @@ PAGES = [page for page in PAGES if "_build" not in page.relative_to(ROOT).parts]
 BLOCK = re.compile(
     r"^```python\n(?P<code>.*?)^```$(?:\n+^```text\n(?P<printed>.*?)^```$)?", re.M | re.S
 )
+LOGGING = ROOT / "docs" / "logging.md"  # played by a test of its own
 TOLERANCE = 0.05  # of a printed number such as an accuracy
 
 
@@ -57,9 +73,8 @@ def test_the_comparison_of_what_is_printed_can_fail():
     assert not same("a.b", "a.c")
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(read(page))], ids=named)
-def test_a_page_runs(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def play(page: Path) -> None:
+    """Run a page's blocks in the current folder, and compare what they print."""
     text = read(page)
     names = {"__name__": "page"}
     for block in BLOCK.finditer(text):
@@ -73,6 +88,40 @@ def test_a_page_runs(page, tmp_path, monkeypatch):
             assert same(printed.getvalue(), block["printed"]), (
                 f"{named(page)}, line {line}: prints\n{printed.getvalue()}"
             )
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if BLOCK.search(read(page)) and page != LOGGING], ids=named
+)
+def test_a_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    play(page)
+
+
+def test_the_page_on_logging_writes_event_files(tmp_path, monkeypatch):
+    """Of a simulation and of a study's cells; TensorBoard reads them as a person would see them."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    def scalars(folder, name):
+        events = EventAccumulator(str(tmp_path / "logs" / folder)).Reload()
+        return {event.step: event.value for event in events.Scalars(name)}
+
+    monkeypatch.chdir(tmp_path)
+    play(LOGGING)
+    assert scalars("fdms", "came") == {0: 20, 1: 6, 2: 6, 3: 6, 4: 6}
+    # a note of the part: from the second round on, and one of each cluster is always there
+    assert scalars("fdms", "friend_absence") == {1: 0, 2: 0, 3: 0, 4: 0}
+    accuracy = scalars("fdms", "test_accuracy")
+    assert list(accuracy) == [0, 1, 2, 3, 4]
+    assert accuracy[0] < 0.6 < accuracy[4] < 1
+
+    rounds = understudy.results("runs/mine", level="round")
+    for strategy in ("dropout", "fdms"):
+        for seed in (0, 1):
+            cell = rounds[(rounds["strategy"] == strategy) & (rounds["seed"] == seed)]
+            stored = dict(zip(cell["t"], cell["test_accuracy"], strict=True))
+            assert len(stored) == 3
+            assert scalars(f"mine/{strategy}-{seed}", "test_accuracy") == pytest.approx(stored)
 
 
 def test_no_block_is_overlooked():
@@ -110,6 +159,54 @@ def test_every_registered_part_has_a_page(public):
 def test_every_public_name_is_in_the_reference(public):
     reference = read(ROOT / "docs" / "api.md")
     assert re.search(rf":: {public}$", reference, re.M), f"docs/api.md lacks {public}"
+
+
+def section(heading: str) -> set[str]:
+    """Words in backticks in a section of the reference."""
+    reference = read(ROOT / "docs" / "api.md")
+    level = re.search(rf"^(#+) {re.escape(heading)}$", reference, re.M)
+    assert level, heading
+    rest = reference[level.end() :]
+    end = re.search(rf"^#{{1,{len(level[1])}}} ", rest, re.M)
+    return set(re.findall(r"`(\w+)(?:\(\))?`", rest[: end.start() if end else None]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "heading"),
+    [
+        (RoundLog, "RoundLog"),
+        (Setup, "For those who write parts"),
+        (RoundStart, "For those who write parts"),
+        (RoundEnd, "For those who write parts"),
+    ],
+)
+def test_the_reference_has_every_field(kind, heading):
+    fields = {field.name for field in dataclasses.fields(kind)}
+    properties = {name for name, value in vars(kind).items() if isinstance(value, property)}
+    assert fields | properties <= section(heading)
+
+
+def test_the_reference_has_every_column_of_a_runs_frame():
+    federation = clustered_digits(n_clients=6, n_clusters=3, per_client=16)
+    run = simulate(
+        federation,
+        fdms(sampler=Blind(Uniform(4)), guard=NormGuard()),
+        model="softmax",
+        availability=FixedDropout(0.3),
+        oracle=True,
+        rounds=3,
+    )
+    assert len(list(run)) == 3
+    columns = set(run.frame().columns)
+    assert {"came", "friend_absence", "guard_bound", "oracle_error_wanted", "sigma_f"} <= columns
+    assert columns <= section("Columns of `run.frame()`") | section("Notes")
+
+
+def test_the_reference_has_every_measure_and_every_plot():
+    assert set(MEASURES) <= section("Measures")
+    reference = read(ROOT / "docs" / "api.md")
+    missing = [name for name in plots.__all__ if not re.search(rf":: {name}$", reference, re.M)]
+    assert missing == []
 
 
 def test_links_between_pages_lead_somewhere():
