@@ -940,6 +940,72 @@ def test_other_peoples_data_that_come_divided(plugin: Path, data: str, n_clients
     assert Study.read(plugin).cells()[0].task.federation().n_clients == n_clients
 
 
+SOURCES = """
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+import understudy.simulation as simulation
+from understudy.simulation import clustered_digits, digits
+
+if TYPE_CHECKING:
+    from understudy.simulation import Dataset
+
+FederatedDataset = simulation.Federation
+Images = simulation.Dataset
+DATASET = digits()
+EITHER = Images | FederatedDataset
+
+def divided() -> FederatedDataset:
+    return clustered_digits(n_clients=4, n_clusters=2, per_client=8)
+
+def whole() -> Images:
+    return digits()
+
+def for_checkers() -> Dataset:
+    return digits()
+
+def either() -> EITHER:
+    return digits()
+
+def silent():
+    return clustered_digits(n_clients=4, n_clusters=2, per_client=8)
+
+partly = functools.partial(whole)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "partition"),
+    [
+        ("divided", None),  # though its name says Dataset
+        ("whole", "iid"),  # though its name does not
+        ("for_checkers", "iid"),
+        ("either", "iid"),
+        ("partly", "iid"),
+        ("silent", None),
+    ],
+)
+def test_whether_data_come_divided_is_asked_of_the_object(
+    tmp_path: Path, name: str, partition: str | None
+) -> None:
+    (tmp_path / "own_sources.py").write_text(SOURCES)
+    file = tmp_path / "study.toml"
+    file.write_text(text(data=f"[data]\nname = 'own_sources:{name}'"))
+    recipe = Study.read(file).cells()[0].task.data
+    assert recipe.partition == partition  # type: ignore[union-attr]
+    assert recipe.federation().n_clients == (4 if partition is None else 20)  # type: ignore[union-attr]
+
+
+def test_a_dataset_that_is_no_function_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "own_sources.py").write_text(SOURCES)
+    file = tmp_path / "study.toml"
+    file.write_text(text(data="[data]\nname = 'own_sources:DATASET'"))
+    with pytest.raises(StudyError, match=r"data\.name: expected a function that makes a Dataset"):
+        Study.read(file)
+
+
 @pytest.mark.parametrize(
     ("parts", "message"),
     [

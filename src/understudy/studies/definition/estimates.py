@@ -6,18 +6,23 @@ and a backward pass. Seconds are those of a typical core; machines differ by a f
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 
+from understudy.analysis.shapley import EVALUATIONS, MOST_EXACT
 from understudy.core.describe import describe
 from understudy.core.types import Population
 from understudy.parts.samplers.power_of_choice import PowerOfChoice
+from understudy.simulation import federate
 from understudy.simulation.data.models import build
+from understudy.simulation.data.partitions import PARTITIONS
+from understudy.simulation.data.synthetic import N_CLASSES, N_FEATURES, synthetic
 from understudy.simulation.training.batches import n_steps_of
 from understudy.simulation.training.conv_kernels import measure
 from understudy.simulation.training.evaluation import BATCH
@@ -38,8 +43,6 @@ STUDY_SECONDS = 6.0  # of the wall clock, once: processes start, tables and the 
 ROUND_SECONDS = 0.005  # of the loop itself: sampling, sums, logs
 BATCH_SECONDS = 0.0005  # of an evaluated batch, besides its multiply-adds
 ROUND_BYTES, CLIENT_BYTES = 800, 6  # of a round in the store, and of each client in it
-MOST_EXACT = 10  # clients whose coalitions are all evaluated for Shapley values
-COALITIONS = 1000  # about, for more
 
 
 class Images(NamedTuple):
@@ -142,7 +145,7 @@ def _counted(task: Task) -> tuple[float, int]:
         seconds += everybody
     if "shapley" in task.analysis:
         few = size.n_clients <= MOST_EXACT
-        seconds += (2**size.n_clients if few else COALITIONS) * size.n_test * pass_seconds
+        seconds += (2**size.n_clients if few else EVALUATIONS) * size.n_test * pass_seconds
     per_round = ROUND_BYTES + CLIENT_BYTES * size.n_clients
     return seconds, 4 * n_parameters + task.rounds * per_round
 
@@ -196,34 +199,43 @@ def size_of(task: Task) -> Size:
     recipe = task.data
     if not isinstance(recipe, DataRecipe):
         return _looked_at(recipe)
-    settings = dict(recipe.settings)
     if recipe.name == "synthetic":
-        n = int(settings.get("n_clients", 30))
+        n = int(_with_defaults(recipe, synthetic)["n_clients"])
         train, validation, test = (round(SYNTHETIC_MEAN * share) for share in (0.75, 0.15, 0.10))
-        return Size((60,), 10, (train,) * n, validation * n, test * n)
+        return Size((N_FEATURES,), N_CLASSES, (train,) * n, validation * n, test * n)
     if recipe.name not in IMAGES or recipe.partition is None or ":" in recipe.partition:
         return _looked_at(recipe.federation())
     images = IMAGES[recipe.name]
-    n_test = images.n_test or round(float(settings.get("test", 0.2)) * images.n_train)
+    settings = _with_defaults(recipe, federate, PARTITIONS[recipe.partition])
+    n_test = images.n_test or round(float(settings["test"]) * images.n_train)
     n_train = images.n_train - (0 if images.n_test else n_test)
     sizes = _sizes(recipe.partition, n_train, settings)
-    held_out = float(settings.get("validation", 0.0))
+    held_out = float(settings["validation"])
     trained = tuple(max(1, round(n * (1 - held_out))) for n in sizes)
     return Size(images.shape, images.n_classes, trained, sum(sizes) - sum(trained), n_test)
 
 
+def _with_defaults(recipe: DataRecipe, *functions: Callable[..., Any]) -> dict[str, Any]:
+    """The settings of a recipe, and what its functions take where it says nothing."""
+    defaults = {
+        name: parameter.default
+        for function in functions
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.default is not parameter.empty
+    }
+    return {**defaults, **recipe.settings}
+
+
 def _sizes(partition: str, n_train: int, settings: dict[str, Any]) -> Sequence[int]:
-    default = 20 if partition in ("clustered", "iid", "shards") else 100
-    n = int(settings.get("n_clients", default))
+    n = int(settings["n_clients"])
     even = n_train // n
     if partition == "clustered":
-        even = int(settings.get("per_client", 200))
+        even = int(settings["per_client"])
     elif partition == "classes_per_client":
-        even = min(even, int(settings.get("per_client") or even))
+        even = min(even, int(settings["per_client"] or even))
     elif partition == "shards":
-        n_shards = int(settings.get("n_shards", 200))
-        size = int(settings.get("shard_size") or n_train // n_shards)
-        even = int(settings.get("shards_per_client", 2)) * size
+        size = int(settings["shard_size"] or n_train // int(settings["n_shards"]))
+        even = int(settings["shards_per_client"]) * size
     return (even,) * n
 
 

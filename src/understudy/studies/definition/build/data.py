@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import types
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
@@ -74,8 +75,7 @@ def _source(name: Any, partition: Any) -> _Source:
         raise StudyError(f"no data set named {name!r}; {suggestion(name, DATASETS)}", "name")
     with told_of("name", known=()):
         function = imported(name) if ":" in name else DATASETS[name]
-    returned = str(inspect.signature(function).return_annotation) if callable(function) else ""
-    comes_divided = "Dataset" not in returned
+    comes_divided = _comes_divided(function)
     if ":" not in name and comes_divided and partition not in (None, NOTHING):
         raise StudyError(f"{name!r} comes divided; leave it out", "partition")
     if ":" not in name and not comes_divided and partition == NOTHING:
@@ -84,6 +84,44 @@ def _source(name: Any, partition: Any) -> _Source:
         words = ", ".join(PARTITIONS)
         raise StudyError(f"{name!r} does not come divided; expected one of {words}", "partition")
     return _Source(name, function, None if comes_divided else "iid")
+
+
+def _comes_divided(source: Any) -> bool:
+    """Whether a source is, or makes, a federation: the object says it, not the name of a type.
+
+    A function that does not say what it returns is taken at its word when it is called.
+    """
+    from understudy.simulation.data.dataset import Dataset
+
+    if isinstance(source, Dataset):
+        raise StudyError("expected a function that makes a Dataset, got a Dataset itself", "name")
+    if not callable(source):
+        return True
+    made = source if isinstance(source, type) else _returned(source)
+    choices = get_args(made) if get_origin(made) in (Union, types.UnionType) else (made,)
+    return not any(isinstance(one, type) and issubclass(one, Dataset) for one in choices)
+
+
+def _returned(function: Callable[..., Any]) -> Any:
+    """The type that a function says it returns; None where it cannot be known."""
+    from understudy.simulation.data.dataset import Dataset
+    from understudy.simulation.data.federation import Federation
+
+    try:
+        annotation = inspect.signature(function).return_annotation
+    except (TypeError, ValueError):  # a function of C, which does not say
+        return None
+    if not isinstance(annotation, str):
+        return annotation
+    defined_in = inspect.unwrap(getattr(function, "func", function))
+    # ours may have been imported for type checkers only
+    ours = {"Dataset": Dataset, "Federation": Federation}
+    names = {**ours, **getattr(defined_in, "__globals__", {})}
+    annotated = types.SimpleNamespace(__annotations__={"return": annotation})
+    try:
+        return get_type_hints(annotated, globalns=names)["return"]
+    except Exception:  # another name that exists for type checkers only
+        return None
 
 
 def _partition(name: Any) -> Callable[..., Any]:

@@ -1,7 +1,7 @@
 """From the words of a study to the parts they stand for.
 
-A part stays a plain frozen dataclass that knows nothing of files: cattrs builds it from a table,
-by the types of its fields, and what cattrs finds wrong is told with the key's place.
+A part stays a plain frozen dataclass that knows nothing of files: it is built from a table by the
+types of its fields, and what is wrong is told with the key's place.
 """
 
 from __future__ import annotations
@@ -9,15 +9,12 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-import cattrs
 import numpy as np
-from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
-from cattrs.gen import make_dict_structure_fn, override
 
 from understudy import registry
 from understudy.core.roles import (
@@ -134,33 +131,18 @@ def _a(role: str) -> str:
 
 
 def dataclass_of(cls: type, settings: Mapping[str, Any]) -> Any:
-    """A dataclass from a table of its fields."""
+    """A dataclass from a table of its fields: no other key, each value by the field's own type."""
+    known = given_fields(cls, settings)
+    for item in fields(cls):
+        required = item.init and item.default is MISSING and item.default_factory is MISSING
+        if required and item.name not in known:
+            raise StudyError("expected a value, got none", item.name)
     try:
-        return _CONVERTER.get_structure_hook(cls)(dict(settings), cls)
-    except ClassValidationError as group:
-        raise _first(group) from None
-
-
-def _first(error: BaseException, cls: type | None = None) -> StudyError:
-    """The first of what cattrs found, with its place."""
-    if isinstance(error, ClassValidationError):
-        placed, bare = error.group_exceptions()
-        # a key that means nothing first: what else is wrong may only follow from it
-        bare.sort(key=lambda one: not isinstance(one, ForbiddenExtraKeysError))
-        if bare:
-            return _first(bare[0], error.cl)
-        inner, note = placed[0]
-        told = _first(inner, error.cl)
-        told.place = (note.name, *told.place)
-        return told
-    if isinstance(error, StudyError):
-        return error
-    known = field_names(cls) if cls is not None else []
-    if isinstance(error, ForbiddenExtraKeysError):
-        return unknown_key(sorted(error.extra_fields)[0], known)
-    if isinstance(error, KeyError) and error.args[:1] and error.args[0] in known:
-        return StudyError("expected a value, got none")
-    return of_part(error, known)
+        return cls(**known)
+    except StudyError:
+        raise
+    except Exception as error:  # somebody's own class may refuse its fields in any way
+        raise of_part(error, field_names(cls)) from error
 
 
 def field_names(cls: type) -> list[str]:
@@ -209,7 +191,7 @@ def arguments(
 def valued(name: str, value: Any, hint: Any) -> Any:
     """A value as a field of this name and type wants it."""
     with within(name):
-        return _hook_of(name, hint)(value)
+        return _valued(name, value, hint)
 
 
 @cache
@@ -229,12 +211,8 @@ def _plain_class(thing: Any) -> bool:
 # -- values by type --------------------------------------------------------------------------------
 
 
-def _hook_of(name: str, hint: Any) -> Callable[[Any], Any]:
-    """What makes a value of this type; a function's role is told by the name of its field."""
-    return lambda value: _valued(name, value, hint)
-
-
 def _valued(name: str, value: Any, hint: Any) -> Any:
+    """A value of this type; a function's role is told by the name of its field."""
     origin = get_origin(hint)
     if origin in (Union, types.UnionType):
         return _one_of(name, value, get_args(hint))
@@ -322,36 +300,3 @@ def _role_of(cls: type) -> str | None:
         if any(known[name] is cls for name in known):
             return role
     return None
-
-
-def _structured(cls: type, converter: cattrs.Converter) -> Callable[[Any, Any], Any]:
-    """cattrs' function for a dataclass: no other key than its fields, each by its own type."""
-    hints = hints_of(cls)
-
-    def hook(name: str) -> Callable[[Any, Any], Any]:
-        return lambda value, _: _hook_of(name, hints.get(name, Any))(value)
-
-    if fields(cls) and not hints:  # types that cannot be known: names are all that is checked
-        return lambda value, _: _unchecked(cls, value)
-    overrides: dict[str, Any] = {
-        name: override(struct_hook=hook(name)) for name in field_names(cls)
-    }
-    made: Callable[[Any, Any], Any] = make_dict_structure_fn(
-        cls, converter, _cattrs_forbid_extra_keys=True, **overrides
-    )
-    return made
-
-
-def _unchecked(cls: type, value: Mapping[str, Any]) -> Any:
-    for name in value:
-        if name not in field_names(cls):
-            raise unknown_key(name, field_names(cls))
-    with told_of(known=field_names(cls)):
-        return cls(**value)
-
-
-_CONVERTER = cattrs.Converter(detailed_validation=True)
-_CONVERTER.register_structure_hook_factory(
-    lambda cls: is_dataclass(cls) and isinstance(cls, type),
-    lambda cls, converter: _structured(cls, converter),
-)

@@ -1,0 +1,65 @@
+"""What an estimate takes for granted is what the functions themselves take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from understudy import fedavg
+from understudy.analysis import shapley
+from understudy.simulation.data.partitions import PARTITIONS, Partition, iid
+from understudy.studies.definition import estimates
+from understudy.studies.definition.cell import Cell, DataRecipe, Task
+
+
+def task(recipe: DataRecipe, **settings: Any) -> Task:
+    return Task(recipe, "softmax", fedavg(), rounds=1, **settings)
+
+
+@pytest.mark.parametrize(
+    ("partition", "settings"),
+    [
+        ("iid", {}),
+        ("clustered", {"per_client": 16}),
+        ("classes_per_client", {"n_clients": 10}),
+        ("dirichlet", {"n_clients": 10, "validation": 0.25}),
+        ("shards", {"test": 0.5}),
+    ],
+)
+def test_sizes_are_about_those_of_the_federation(partition: str, settings: dict[str, Any]) -> None:
+    recipe = DataRecipe("digits", partition, 0, settings)
+    found, real = estimates.size_of(task(recipe)), recipe.federation()
+    assert found.n_clients == real.n_clients
+    assert found.n_test == len(real.test)
+    assert (found.shape, found.n_outputs) == (tuple(real.x.shape[1:]), real.n_outputs)
+    assert sum(found.sizes) == pytest.approx(int(real.sizes.sum()), rel=0.1)
+
+
+def test_synthetic_clients_are_as_many_as_are_drawn() -> None:
+    recipe = DataRecipe("synthetic")
+    found, real = estimates.size_of(task(recipe)), recipe.federation()
+    assert found.n_clients == real.n_clients
+    assert (found.shape, found.n_outputs) == (tuple(real.x.shape[1:]), real.n_outputs)
+
+
+def test_defaults_are_read_and_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    def clustered(labels: Any, n_clients: int = 7, per_client: int = 11) -> Partition:
+        return iid(labels, n_clients)
+
+    monkeypatch.setitem(PARTITIONS, "clustered", clustered)
+    assert estimates.size_of(task(DataRecipe("digits", "clustered"))).sizes == (11,) * 7
+
+
+def test_shapley_values_are_counted_as_they_are_computed() -> None:
+    """Ten clients: all 2¹⁰ coalitions. Eleven: as many as are valued where orders are drawn."""
+    seconds = {}
+    for n_clients in (10, 11):
+        recipe = DataRecipe("digits", "iid", 0, {"n_clients": n_clients})
+        cells = [Cell.of({}, task(recipe, analysis=analysis)) for analysis in ((), ("shapley",))]
+        plain, analysed = (estimates.estimate([cell]).core_seconds for cell in cells)
+        seconds[n_clients] = analysed - plain
+    pass_seconds = 64 * 10 / estimates.MULTIPLY_ADDS
+    n_test = estimates.size_of(task(DataRecipe("digits", "iid"))).n_test
+    assert seconds[10] == pytest.approx(2**10 * n_test * pass_seconds)
+    assert seconds[11] == pytest.approx(shapley.EVALUATIONS * n_test * pass_seconds)
