@@ -1,4 +1,4 @@
-"""Sphinx configuration. Nothing is fetched from the network, neither at build time nor by a reader."""
+"""Sphinx configuration. Nothing is fetched from the network, at build time or by a reader."""
 
 from importlib.metadata import version as installed_version
 from typing import Any
