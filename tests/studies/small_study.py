@@ -48,7 +48,7 @@ def cells(rounds=3, seeds=3, alphas=(0.2, 0.5)):
                     "softmax",
                     strategy,
                     rounds,
-                    Always() if alpha is None else FixedDropout(alpha),
+                    availability=Always() if alpha is None else FixedDropout(alpha),
                     seed=seed,
                     per_client_every=2,
                     oracle=True,
