@@ -54,7 +54,8 @@ class Simulation:
     availability: Availability = field(default_factory=Always)
     delay: Delay | None = None
     seed: int = 0
-    loss: Loss = cross_entropy
+    # no attribute of the class: the documentation would take in torch's own text
+    loss: Loss = field(default_factory=lambda: cross_entropy)
     metrics: Mapping[str, Metric] = field(default_factory=dict)
     evaluate: tuple[str, ...] = ("test",)
     evaluate_every: int = 1
