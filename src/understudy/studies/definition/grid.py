@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from torch.nn.functional import cross_entropy
+
 from understudy.core.suggestions import suggestion
 from understudy.server.strategy import Strategy
 from understudy.simulation.settings import Simulation
@@ -289,7 +291,7 @@ class Grid:
 
     def _loss(self, document: Document) -> Any:
         with within("loss"):
-            return materials.function(document.get("loss", Simulation.loss), materials.LOSSES)
+            return materials.function(document.get("loss", cross_entropy), materials.LOSSES)
 
     def _metrics(self, document: Document) -> dict[str, Any]:
         metrics = document.get("metrics", {})
