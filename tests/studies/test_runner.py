@@ -257,6 +257,114 @@ def test_a_checkpoint_of_another_version_is_not_gone_on_with(
     assert_same(contents(tmp_path / "runs"), contents(runs))
 
 
+FAILING = """
+import os
+from dataclasses import dataclass
+import numpy as np
+
+@dataclass(frozen=True)
+class Failing:
+    def init(self, population):
+        return population.n_clients
+    def rates(self, state, t):
+        return None
+    def draw(self, state, t, rng):
+        if t == int(os.environ["FAIL_AT"]):
+            raise ValueError("the weather is bad")
+        return np.ones(state, dtype=bool)
+"""
+
+
+@pytest.mark.parametrize("trouble", ["another version", "a checkpoint that cannot be read"])
+def test_rounds_that_cannot_be_gone_on_with_stay_until_new_ones_come(
+    trouble: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Four rounds are stored. The next run begins anew: it fails before its first round, then after
+    one, then ends; the store is never a mixture, and says whose rounds it has.
+    """
+    (tmp_path / "failing.py").write_text(FAILING)
+    text = STUDY.replace('analysis = ["pacing:seen"]\n', "").partition("[availability]")[0]
+    study = study_in(
+        tmp_path, text + '[availability]\nbad = "failing:Failing"\n', strategies=["stale"], seeds=1
+    )
+    (cell,) = study.cells()
+    runs = tmp_path / "runs"
+    state = runs / "cells" / cell.key / "server" / STATE
+    first = "0.0.1" if trouble == "another version" else __version__
+
+    def stored() -> tuple[str, int, str | None]:
+        with Store.open(runs) as store:
+            (found,) = store.cells("small")
+            assert [log.t for log in store.logs(cell.key)] == list(range(found.rounds))
+            assert len(results(runs, level="round")) == found.rounds
+            return found.status, found.rounds, found.version
+
+    def failed(at: int) -> str:
+        monkeypatch.setenv("FAIL_AT", str(at))
+        outcome = run_study(study, runs, on="here")
+        return outcome.failed[cell.key]
+
+    with monkeypatch.context() as older:
+        for place in ("studies.execution.runner", "studies.execution.scheduler"):
+            older.setattr(f"understudy.{place}.__version__", first)
+        older.setattr("understudy.server.checkpoint.__version__", first)
+        failed(4)
+    assert stored() == ("failed", 4, first)
+    if trouble != "another version":
+        state.write_bytes(state.read_bytes()[:100])
+
+    capsys.readouterr()
+    error = failed(0)
+    told = capsys.readouterr().err
+    assert told.startswith("stale · bad · 0: begins anew: its checkpoint ")
+    assert told.endswith("; 4 stored rounds stay until new ones come\n")
+    reason = "is of understudy 0.0.1, and" if first != __version__ else "cannot be read ("
+    assert f"its checkpoint {reason}" in told
+    assert stored() == ("failed", 4, first)
+    assert error.endswith(
+        f"The 4 rounds stored are of an earlier run, by understudy {first}: this one stored none."
+    )
+
+    failed(1)
+    assert stored() == ("failed", 1, __version__)
+    monkeypatch.setenv("FAIL_AT", "-1")
+    run_study(study, runs, on="here")
+    assert stored() == ("done", 12, __version__)
+    run_study(study, tmp_path / "whole", on="here")
+    assert_same(contents(runs), contents(tmp_path / "whole"))
+
+
+def test_a_cell_that_is_stopped_before_its_first_new_round_keeps_the_old_ones(
+    played: tuple[Study, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, whole = played
+    first = study.cells()[0]
+    monkeypatch.setenv("NOTES", str(tmp_path / "notes"))
+    monkeypatch.setenv("INTERRUPT_AT", "5")
+    assert run_study(study, tmp_path / "runs", on="here").interrupted
+    (tmp_path / "runs" / "cells" / first.key / "server" / STATE).write_bytes(b"no checkpoint")
+    with Store.open(tmp_path / "runs") as store:
+        before = [log.metrics for log in store.logs(first.key)]
+    assert len(before) in (5, 6)
+
+    def full(*_: object) -> None:
+        raise StoreFull(tmp_path, 0)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "begin_anew", full)
+        with pytest.raises(StoreFull):
+            run_study(study, tmp_path / "runs", on="here")
+    with Store.open(tmp_path / "runs") as store:
+        assert store.status(first.key) == "stopped"
+        assert [log.metrics for log in store.logs(first.key)] == before
+    monkeypatch.delenv("INTERRUPT_AT")
+    assert len(run_study(study, tmp_path / "runs", on="here").done) == 4
+    assert_same(contents(tmp_path / "runs"), contents(whole))
+
+
 def test_another_versions_results_are_kept_and_told_until_asked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -269,6 +269,22 @@ def test_the_life_of_a_run(tmp_path: Path) -> None:
             assert store._query(f"SELECT count(*) FROM {table}") == [(0,)], table
 
 
+def test_a_run_that_begins_anew_takes_the_place_of_the_earlier_one_at_once(tmp_path: Path) -> None:
+    with begun(tmp_path) as store:
+        store.add_rounds(KEY, [log(t) for t in range(6)])
+        store.fail(KEY, "it broke off")
+        assert (store.version(KEY), store.version("of nobody")) == ("0.1.0", None)
+        with pytest.raises(TypeError):  # a round that cannot be kept: the earlier run is whole
+            store.begin_anew(KEY, {}, {}, "0.2.0", [log(0, notes={"mood": object()})])
+        assert (store.status(KEY), store.n_rounds(KEY)) == ("failed", 6)
+        new = log(0, n_clients=3)
+        store.begin_anew(KEY, {"rounds": 7}, {"n_clients": 3}, "0.2.0", [new])
+        assert (store.status(KEY), store.version(KEY)) == ("running", "0.2.0")
+        assert [whole(one) for one in store.logs(KEY)] == [whole(new)]
+        assert store.resolved(KEY) == {"rounds": 7}
+        assert len(store.client_counts(KEY)["wanted"]) == 3
+
+
 def test_findings_do_not_outlive_the_run_they_are_of(tmp_path: Path) -> None:
     with begun(tmp_path) as store:
         store.add_rounds(KEY, [log(0, outcome=np.zeros(5, dtype=np.int8))])

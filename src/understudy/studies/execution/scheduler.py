@@ -15,6 +15,7 @@ from understudy.memory.run_folder import STATE
 from understudy.memory.tensor_stream import CheckpointError, Reader
 from understudy.studies.execution.budget import Budget
 from understudy.studies.execution.locks import CellLocks
+from understudy.studies.execution.progress import label
 from understudy.studies.execution.run_cell import NO_ROOM, accuracy_of
 from understudy.studies.store.model_files import cells_folder, write_files
 from understudy.studies.store.store import Store, StoreFull
@@ -57,6 +58,9 @@ class Scheduler:
         self._locks = CellLocks(self._cells_folder)
         self._playing: dict[str, Cell] = {}
         self._begun: set[str] = set()
+        # cells that begin at round 0 though rounds of an earlier try are stored, with their facts:
+        # the store is left as it is until the first new rounds come
+        self._anew: dict[str, dict[str, Any]] = {}
         self._deaths: dict[str, int] = {}
         self._full: StoreFull | None = None
         self._unkept: dict[str, str] = {}  # cells that say what cannot be kept, and why
@@ -128,7 +132,7 @@ class Scheduler:
         return left
 
     def _begin(self, cell: Cell, workers: int) -> None:
-        t = self._checked_checkpoint(cell.key)
+        t = self._first_round(cell)
         stored: tuple[RoundLog, ...] = ()
         if cell.task.analysis and t:
             stored = tuple(self._store.logs(cell.key, 0, t))
@@ -139,21 +143,39 @@ class Scheduler:
         except (AttributeError, TypeError, pickle.PicklingError) as error:
             self._fail(cell.key, f"it cannot be sent to another process: {error}")
 
-    def _checked_checkpoint(self, key: str) -> int:
-        """The round that a cell's checkpoint goes on with; one that cannot be used is dropped."""
-        state = self._server(key) / STATE
+    def _first_round(self, cell: Cell) -> int:
+        """The round that a cell goes on with; a checkpoint that cannot be used is dropped.
+
+        Rounds in the store are not: they stay until new ones take their place.
+        """
+        key, n_stored = cell.key, self._store.n_rounds(cell.key)
+        t, why_not = self._checkpoint(key, n_stored)
+        if why_not:
+            self._drop_folder(key)
+            kept = f"; {n_stored} stored rounds stay until new ones come" if n_stored else ""
+            self._display.say(f"{label(cell.labels, cell.seed)}: begins anew: {why_not}{kept}")
+        self._anew.pop(key, None)
+        if t == 0 and n_stored:
+            self._anew[key] = {}
+        return t
+
+    def _checkpoint(self, key: str, n_stored: int) -> tuple[int, str]:
+        """The round that a cell's checkpoint goes on with, or 0 and why not."""
+        state, version = self._server(key) / STATE, self._store.version(key)
+        others = f"its rounds are of understudy {version}, and this is {__version__}"
         if not state.is_file():
-            return 0
+            return 0, others if n_stored and version != __version__ else ""
         try:
             about = Reader(state).about
-            t = int(about["numbers"]["t"])
-            # the rounds before it must be in the store, which may have been moved away
-            if about["version"] == __version__ and self._store.n_rounds(key) >= t:
-                return t
-        except (CheckpointError, KeyError):
-            pass
-        self._forget(key)
-        return 0
+            t, made_by = int(about["numbers"]["t"]), str(about["version"])
+        except (CheckpointError, KeyError, TypeError, ValueError) as error:
+            return 0, f"its checkpoint cannot be read ({error})"
+        if made_by != __version__:
+            return 0, f"its checkpoint is of understudy {made_by}, and this is {__version__}"
+        # the rounds before it must be in the store, which may have been moved away
+        if n_stored < t:
+            return 0, f"its checkpoint is of round {t}, and {n_stored} rounds are in the store"
+        return (0, others) if t and version != __version__ else (t, "")
 
     # -- what the executor says --------------------------------------------------------------------
 
@@ -184,7 +206,19 @@ class Scheduler:
                 self._let_go(key)
 
     def _begin_in_store(self, key: str, facts: dict[str, Any]) -> None:
+        if key in self._anew:
+            self._anew[key] = facts
+            return
         self._store.begin(key, self._playing[key].resolved, facts, __version__)
+        self._begun.add(key)
+
+    def _store_rounds(self, key: str, logs: list[RoundLog]) -> None:
+        if key not in self._anew:
+            self._store.add_rounds(key, logs)
+            return
+        resolved = self._playing[key].resolved
+        self._store.begin_anew(key, resolved, self._anew[key], __version__, logs)
+        del self._anew[key]
         self._begun.add(key)
 
     def _keep(self, key: str, logs: list[RoundLog]) -> None:
@@ -192,7 +226,7 @@ class Scheduler:
         self._display.progress(key, logs[-1].t + 1, accuracy_of(logs[-1]))
         if self._full is None:
             try:
-                self._store.add_rounds(key, logs)
+                self._store_rounds(key, logs)
             except OSError as error:
                 if error.errno not in NO_ROOM:
                     raise
@@ -225,6 +259,11 @@ class Scheduler:
             return
         if key not in self._begun and self._store.status(key) == "waiting":
             self._begin_in_store(key, {})  # without facts: those of an earlier try would be lost
+        if key in self._anew:
+            text += (
+                f"\n\nThe {self._store.n_rounds(key)} rounds stored are of an earlier run, by "
+                f"understudy {self._store.version(key)}: this one stored none."
+            )
         self._store.fail(key, text)
         self.failed[key] = text
         self._let_go(key)
@@ -243,11 +282,12 @@ class Scheduler:
 
     def _end(self, key: str) -> None:
         """A cell that can go on."""
-        if key in self._begun:
+        if key in self._begun or key in self._anew:
             self._store.stop(key)
         self._let_go(key)
 
     def _let_go(self, key: str) -> None:
+        self._anew.pop(key, None)
         del self._playing[key]
         self._locks.release(key)
 
@@ -274,5 +314,8 @@ class Scheduler:
 
     def _forget(self, key: str) -> None:
         self._store.forget(key)
+        self._drop_folder(key)
+
+    def _drop_folder(self, key: str) -> None:
         shutil.rmtree(self._cells_folder / key, ignore_errors=True)
         sync_folder(self._cells_folder)

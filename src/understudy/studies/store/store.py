@@ -163,32 +163,37 @@ class Store:
         self, key: str, resolved: Mapping[str, Any], facts: Mapping[str, Any], version: str
     ) -> None:
         """A run begins, or goes on: rounds that are there are kept."""
-        texts = json.dumps(dict(resolved)), json.dumps(dict(facts))
         with self._transaction() as connection:
-            connection.execute(
-                """INSERT INTO runs VALUES (?, 'running', NULL, ?, ?, ?, ?)
-                ON CONFLICT (key) DO UPDATE SET status = 'running', error = NULL,
-                version = excluded.version, resolved = excluded.resolved,
-                facts = excluded.facts, changed = excluded.changed""",
-                (key, version, *texts, _now()),
-            )
-            _forget_findings(connection, key)
+            _begin(connection, key, resolved, facts, version)
+
+    def begin_anew(
+        self,
+        key: str,
+        resolved: Mapping[str, Any],
+        facts: Mapping[str, Any],
+        version: str,
+        logs: Sequence[RoundLog],
+    ) -> None:
+        """A run begins anew with these rounds, which take the place of all that it had.
+
+        In one transaction: whoever reads sees the earlier run, or this one, never a mixture.
+        """
+        rows = _rows_of(key, logs)
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM runs WHERE key = ?", (key,))
+            _begin(connection, key, resolved, facts, version)
+            _insert(connection, rows)
 
     def add_rounds(self, key: str, logs: Sequence[RoundLog]) -> None:
         """Keep rounds of a run that began; those that are there already are overwritten.
 
         All in one transaction, on the disk when this returns: a checkpoint may follow.
         """
-        rounds = [log_codec.round_row(key, log) for log in logs]
-        arrays = [log_codec.array_row(key, log) for log in logs]
-        metrics = [row for log in logs for row in log_codec.client_rows(key, log)]
+        rows = _rows_of(key, logs)
         with self._transaction() as connection:
             self._require(key)
             _forget_findings(connection, key)
-            # REPLACE deletes a round first, and by that its arrays
-            connection.executemany(log_codec.REPLACE_ROUND, rounds)
-            connection.executemany(log_codec.INSERT_ARRAYS, arrays)
-            connection.executemany(log_codec.INSERT_CLIENT_METRIC, metrics)
+            _insert(connection, rows)
 
     def finish(self, key: str, findings: Findings | None = None) -> None:
         """The run is done; what its analyses found is kept with it."""
@@ -314,6 +319,11 @@ class Store:
         """How far a run is; "waiting" where it has not begun."""
         rows = self._query("SELECT status FROM runs WHERE key = ?", key)
         return str(rows[0][0]) if rows else "waiting"
+
+    def version(self, key: str) -> str | None:
+        """Of the package that played the rounds of a run; None where it has not begun."""
+        rows = self._query("SELECT version FROM runs WHERE key = ?", key)
+        return str(rows[0][0]) if rows else None
 
     def n_rounds(self, key: str) -> int:
         """How many rounds of a run are stored."""
@@ -467,6 +477,44 @@ def _named(path: Path) -> Iterator[None]:
                 f"{path}: another process kept it locked for {PATIENCE:.0f} seconds"
             ) from error
         raise StoreError(f"{path}: {error}") from error
+
+
+def _begin(
+    connection: sqlite3.Connection,
+    key: str,
+    resolved: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    version: str,
+) -> None:
+    texts = json.dumps(dict(resolved)), json.dumps(dict(facts))
+    connection.execute(
+        """INSERT INTO runs VALUES (?, 'running', NULL, ?, ?, ?, ?)
+        ON CONFLICT (key) DO UPDATE SET status = 'running', error = NULL,
+        version = excluded.version, resolved = excluded.resolved,
+        facts = excluded.facts, changed = excluded.changed""",
+        (key, version, *texts, _now()),
+    )
+    _forget_findings(connection, key)
+
+
+Rows = list[tuple[Any, ...]]
+
+
+def _rows_of(key: str, logs: Sequence[RoundLog]) -> dict[str, Rows]:
+    """What is written of some rounds: statement → its rows, in order."""
+    return {
+        # REPLACE deletes a round first, and by that its arrays
+        log_codec.REPLACE_ROUND: [log_codec.round_row(key, log) for log in logs],
+        log_codec.INSERT_ARRAYS: [log_codec.array_row(key, log) for log in logs],
+        log_codec.INSERT_CLIENT_METRIC: [
+            row for log in logs for row in log_codec.client_rows(key, log)
+        ],
+    }
+
+
+def _insert(connection: sqlite3.Connection, rows: Mapping[str, Rows]) -> None:
+    for statement, values in rows.items():
+        connection.executemany(statement, values)
 
 
 def _forget_findings(connection: sqlite3.Connection, key: str) -> None:
