@@ -96,6 +96,27 @@ def test_update_similarity_against_pairs_in_every_form(monkeypatch):
             np.testing.assert_allclose(graph.update_similarity(form), expected, rtol=1e-12)
 
 
+def test_cosines_and_distances_of_updates_against_pairs(monkeypatch):
+    """Over the first entries alone, in one piece and in pieces of 1,024; a zero has cosine 0."""
+    rng = np.random.default_rng(3)
+    updates = torch.from_numpy(rng.normal(size=(4, 2600))).to(torch.float32)
+    updates[2], updates[3] = 0.0, updates[3] * 1e30
+    rows = updates[:, :2500].double().tolist()
+    known = [0, 1, 3]
+    expected = np.zeros((4, 4))
+    expected[np.ix_(known, known)] = [
+        [naive_cosine(rows[i], rows[j]) for j in known] for i in known
+    ]
+    apart = [[math.dist(a, b) for b in rows[:3]] for a in rows[:3]]
+    for chunk in (similarity._CHUNK, 7):
+        monkeypatch.setattr(similarity, "_CHUNK", chunk)
+        for form in (updates, list(updates)):
+            found = similarity.cosines(form, 2500)
+            np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
+            found = similarity.distances(form[:3], 2500)
+            np.testing.assert_allclose(found, apart, rtol=1e-12, atol=1e-6)
+
+
 def test_update_similarity_sets_negative_cosines_to_zero_and_sums_in_float64():
     """(1, 1) and (-1, -1): -1 becomes 0. Then: 1 + 2^-12 squared needs 25 bits, float32 has 24.
 

@@ -1,6 +1,8 @@
-"""How alike are the data of two clients? Three answers, for the graph of FedGS.
+"""How alike are two clients? By their updates, for FL-FDMS, or by their data, for FedGS's graph.
 
-NaN means "not known yet". Everything is float64.
+`cosines` and `distances` are of this round's updates. The other three are answers for the graph;
+in these NaN means "not known yet". Everything is float64, and a Gram matrix is summed over pieces
+of d, so that no second copy of all updates is made.
 
 References
 ----------
@@ -11,17 +13,49 @@ https://arxiv.org/abs/2211.13975. Equation numbers are this paper's.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["cosine_similarity", "functional_similarity", "update_similarity"]
+from understudy.core.types import Bools, Vectors
+
+__all__ = [
+    "cosine_similarity",
+    "cosines",
+    "distances",
+    "functional_similarity",
+    "update_similarity",
+]
 
 Matrix = NDArray[np.float64]
+Rows = Vectors | NDArray[np.floating]  # (k, d), or k vectors of length d
 
 _CHUNK = 1 << 22  # float64 values held at once while a Gram matrix is summed: 32 MB
+# Columns of a piece at the least, where there are thousands of rows; part of the bits of a run.
+_NARROWEST = 1024
+
+
+def cosines(vectors: Vectors, n_parameters: int) -> Matrix:
+    """(k, k) cosine of each pair over the first `n_parameters` entries; 0 where one is zero."""
+    largest = _largest(vectors, n_parameters)
+    products = _gram(vectors, n_parameters, largest, narrowest=_NARROWEST)
+    norms = np.sqrt(np.diag(products))
+    scale = np.outer(norms, norms)
+    cosine = np.divide(products, scale, out=np.zeros_like(products), where=scale > 0)
+    return np.asarray(np.clip(cosine, -1.0, 1.0))
+
+
+def distances(vectors: Vectors, n_parameters: int) -> Matrix:
+    """(k, k) Euclidean distance of each pair over the first `n_parameters` entries."""
+    largest = float(_largest(vectors, n_parameters).max(initial=0.0)) or 1.0
+    scale = np.full(len(vectors), largest)
+    products = _gram(vectors, n_parameters, scale, narrowest=_NARROWEST)
+    squares = np.diag(products)
+    apart = np.sqrt(np.maximum(squares[:, None] + squares[None, :] - 2 * products, 0.0))
+    with np.errstate(over="ignore"):  # a hostile update is as far as a number goes
+        return np.asarray(np.minimum(apart * largest, np.finfo(np.float64).max))
 
 
 def cosine_similarity(features: ArrayLike) -> Matrix:
@@ -40,7 +74,7 @@ def cosine_similarity(features: ArrayLike) -> Matrix:
     rows = np.asarray(features, dtype=np.float64)
     if rows.ndim != 2:
         raise ValueError(f"features must have shape (N, f), got {rows.shape}")
-    return _cosine(len(rows), rows.shape[1], lambda start, stop: rows[:, start:stop], "features")
+    return _known_cosines(rows, len(rows), rows.shape[1], "features")
 
 
 def update_similarity(
@@ -60,7 +94,6 @@ def update_similarity(
 
     Notes
     -----
-    One Gram matrix, summed in float64 over pieces of d: no float64 copy of all updates is made.
     The paper uses the updates of the first round.
     """
     if isinstance(updates, (torch.Tensor, np.ndarray)):
@@ -72,18 +105,8 @@ def update_similarity(
         if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
             raise ValueError(f"updates must be vectors of one length, got shapes {sorted(shapes)}")
         k, d = len(updates), next(iter(shapes))[0] if shapes else 0
-
-    def block(start: int, stop: int) -> Matrix:
-        if isinstance(updates, np.ndarray):
-            return updates[:, start:stop].astype(np.float64)
-        if isinstance(updates, torch.Tensor):
-            piece = updates[:, start:stop]
-        else:
-            piece = torch.stack([row[start:stop] for row in updates])
-        return _to_numpy(piece)
-
     # np.maximum keeps NaN
-    return np.maximum(_cosine(k, d, block, "updates"), 0.0)
+    return np.maximum(_known_cosines(updates, k, d, "updates"), 0.0)
 
 
 def functional_similarity(
@@ -147,31 +170,63 @@ def functional_similarity(
     return np.maximum(cosine_similarity(np.array(rows).reshape(n_clients, width)), 0.0)
 
 
-def _cosine(k: int, d: int, block: Callable[[int, int], Matrix], name: str) -> Matrix:
-    """Cosines of k rows of length d, of which `block` gives the columns start..stop as float64."""
-    width = max(1, _CHUNK // max(k, 1))
-    pieces = [(start, min(start + width, d)) for start in range(0, d, width)]
-    largest = np.zeros(k)
-    for start, stop in pieces:
-        largest = np.maximum(largest, np.abs(block(start, stop)).max(axis=1))
+def _known_cosines(rows: Rows, k: int, d: int, name: str) -> Matrix:
+    """Cosines of k rows of length d; NaN between one that is zero or has a NaN and any other."""
+    largest = _largest(rows, d) if k and d else np.zeros(k)
     infinite = np.isinf(largest)
     if infinite.any():
         raise ValueError(
             f"{name} must be finite (or NaN: not known), row {infinite.argmax()} is not"
         )
     known = largest > 0  # false for NaN
-    # Scaling by the largest entry keeps the squares of very large and very small rows in range.
-    scale = np.where(known, largest, 1.0)[:, None]
-    gram = np.zeros((k, k))
-    for start, stop in pieces:
-        rows = np.where(known[:, None], block(start, stop) / scale, 0.0)
-        gram += rows @ rows.T
+    gram = _gram(rows, d, largest, narrowest=1, unknown=~known)
     norms = np.sqrt(np.where(known, np.diagonal(gram), 1.0))
     cosine: Matrix = np.clip((gram + gram.T) / 2 / np.outer(norms, norms), -1.0, 1.0)
     cosine[~known, :] = np.nan
     cosine[:, ~known] = np.nan
     np.fill_diagonal(cosine, 1.0)
     return cosine
+
+
+def _gram(
+    rows: Rows, n_columns: int, scale: Matrix, *, narrowest: int, unknown: Bools | None = None
+) -> Matrix:
+    """(k, k) scalar products of rows over their first columns, each divided by its scale.
+
+    `scale` (k,) is the largest entry of each row, so that no square leaves the range; where it is
+    not above zero, the row is taken as it is. Those `unknown` count as zero. One BLAS call for each
+    piece, where a loop over pairs would read every row k times.
+    """
+    total = np.zeros((len(rows), len(rows)))
+    divisor = np.where(scale > 0, scale, 1.0)[:, None]
+    for piece in _pieces(rows, n_columns, narrowest):
+        piece /= divisor
+        if unknown is not None:
+            piece[unknown] = 0.0
+        total += piece @ piece.T
+    return total
+
+
+def _largest(rows: Rows, n_columns: int) -> Matrix:
+    """(k,) largest absolute entry of each row; NaN where it has one."""
+    if isinstance(rows, np.ndarray):
+        return np.array([np.abs(row[:n_columns]).max() for row in rows], dtype=np.float64)
+    return np.array([float(row[:n_columns].abs().max()) for row in rows])
+
+
+def _pieces(rows: Rows, n_columns: int, narrowest: int) -> Iterator[Matrix]:
+    """(k, width) copies in float64 of some columns after the other."""
+    width = max(narrowest, _CHUNK // max(1, len(rows)))
+    for start in range(0, n_columns, width):
+        columns = slice(start, min(start + width, n_columns))
+        if isinstance(rows, np.ndarray):
+            yield rows[:, columns].astype(np.float64)
+            continue
+        if isinstance(rows, torch.Tensor):
+            piece = rows[:, columns]
+        else:
+            piece = torch.stack([row[columns] for row in rows])
+        yield piece.detach().cpu().to(torch.float64, copy=True).numpy()
 
 
 def _to_numpy(values: torch.Tensor) -> Matrix:

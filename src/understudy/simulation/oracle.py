@@ -10,7 +10,7 @@ import torch
 
 from understudy.core.threads import one_thread
 from understudy.core.types import Floats, Ints
-from understudy.graph.gram import distances
+from understudy.graph.similarity import distances
 from understudy.server.round import Filled
 
 

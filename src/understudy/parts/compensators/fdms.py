@@ -10,7 +10,7 @@ import torch
 
 from understudy.core import checks
 from understudy.core.types import Block, Bools, Contributions, Floats, Ints, RoundEnd, Setup, Term
-from understudy.graph.gram import cosines, distances
+from understudy.graph.similarity import cosines, distances
 from understudy.memory.rows import RowStore
 from understudy.parts.compensators.race import HoeffdingRace, eliminate
 
