@@ -1,7 +1,7 @@
 """Pictures of a federation and of a study.
 
-Each function takes a run, a dict of runs by label, data frames (`understudy.studies.results` makes
-them) or arrays, and gives a `matplotlib.figure.Figure` that belongs to nobody else: no pyplot
+Each function takes a run, a dict of runs by label, a data frame (as `understudy.studies.results`
+returns) or arrays, and gives a `matplotlib.figure.Figure` that belongs to nobody else: no pyplot
 window, no global state. In a notebook it shows itself; ``figure.savefig("attendance.png")`` writes
 it, `svg` and `png` write it the same to the byte for the same numbers.
 """
