@@ -31,7 +31,7 @@ numpydoc_show_class_members = False
 html_theme = "furo"
 html_title = f"Understudy {release}"
 html_static_path = ["_static"]
-html_css_files = ["math.css"]
+html_css_files = ["pages.css"]
 html_math_renderer = "mathml"  # browsers draw it themselves: no script from elsewhere
 
 
