@@ -18,6 +18,7 @@ def plan(study: Study, folder: Path, skip: frozenset[str] = frozenset()) -> Iter
     from understudy.server.footprint import readable as readable_bytes
     from understudy.simulation.training.trainer import usable_cores
     from understudy.studies.definition.estimates import estimate, readable
+    from understudy.studies.definition.training import training_differences
 
     cells, trials = study.cells(), study.tuning()
     yield from introduction(study, cells)
@@ -36,6 +37,9 @@ def plan(study: Study, folder: Path, skip: frozenset[str] = frozenset()) -> Iter
         rows["time"] = f"about {readable(needed.seconds())} on {text.count(n_cores, 'core')}"
         rows["disk"] = f"about {readable_bytes(needed.n_bytes)} in {folder}"
     yield from text.named(rows)
+    differences = training_differences((cell.labels, cell.resolved) for cell in cells)
+    if differences is not None:
+        yield from text.wrapped(differences)
 
 
 def introduction(study: Study, cells: Sequence[Cell]) -> Iterator[str]:

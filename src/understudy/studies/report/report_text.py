@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from understudy.studies.definition.builtins import NAMES as BUILT_IN
+from understudy.studies.definition.training import RULE, training_differences
 from understudy.studies.statistics.text_table import label_word, picks_in_words
 from understudy.studies.store.store import StoredCell, StoredStudy
 
@@ -14,7 +15,7 @@ MISSING = object()  # in place of a key that only some descriptions have
 
 
 def settings_in_words(
-    study: StoredStudy, cells: Sequence[StoredCell], resolved: Sequence[Mapping[str, Any]]
+    study: StoredStudy, cells: Sequence[StoredCell], configured: Mapping[str, Mapping[str, Any]]
 ) -> list[tuple[str, str]]:
     """(subject, sentence) pairs.
 
@@ -24,14 +25,16 @@ def settings_in_words(
         What the study says of itself.
     cells
         All its cells.
-    resolved
-        The configurations of those that have begun.
+    configured
+        Key of a cell to its configuration, for those that have begun.
     """
-    about = study.about
+    about, resolved = study.about, list(configured.values())
     facts = [cell.facts for cell in cells if cell.facts]
     told = [
         ("Data", _data(facts, resolved)),
         ("Model", _model(facts, resolved)),
+        ("Local training", _local_training(cells, configured)),
+        ("Availability", _availability(resolved)),
         ("Rounds", _rounds(resolved)),
         ("Seeds", _seeds(about, cells)),
         ("Varied", _axes(about)),
@@ -170,6 +173,24 @@ def _model_name(model: Any) -> str:
     if isinstance(model, Mapping):
         return str(model.get("class", "own module"))
     return str(model)
+
+
+def _local_training(
+    cells: Sequence[StoredCell], configured: Mapping[str, Mapping[str, Any]]
+) -> str:
+    """The same for all strategies, or where it differs."""
+    trained = [one["strategy"]["local"] for one in configured.values()]
+    if not trained:
+        return ""
+    shared = merged([{name: one[name] for name in one if name != RULE} for one in trained])
+    words = in_words({name: value for name, value in shared.items() if name != "class"})
+    words = words.removeprefix("{").removesuffix("}")
+    pairs = [(cell.labels, configured[cell.key]) for cell in cells if cell.key in configured]
+    return f"{words}. {training_differences(pairs) or 'The same for all strategies.'}"
+
+
+def _availability(resolved: Sequence[Mapping[str, Any]]) -> str:
+    return "; ".join(_distinct(in_words(one["availability"]) for one in resolved))
 
 
 def _rounds(resolved: Sequence[Mapping[str, Any]]) -> str:

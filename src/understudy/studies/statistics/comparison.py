@@ -109,6 +109,7 @@ def compare(
         target=frame.attrs.get("target") if price else None,
         tuned=frame.attrs.get("tuned"),
         picks=frame.attrs.get("picks", {}),
+        training=frame.attrs.get("training"),
     )
 
 

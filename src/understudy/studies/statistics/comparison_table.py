@@ -67,6 +67,8 @@ class Comparison:
         The key that was tuned beforehand.
     picks : mapping
         Strategy, or ``block/strategy``, → the value of it that was picked.
+    training : str, optional
+        Where the strategies' local training differs, in a sentence.
     """
 
     metric: str
@@ -79,6 +81,7 @@ class Comparison:
     target: float | None = None
     tuned: str | None = None
     picks: Mapping[str, Label] = field(default_factory=dict)
+    training: str | None = None
 
     @property
     def measure(self) -> Measure:
@@ -152,6 +155,8 @@ def notes_of(comparison: Comparison, told: Sequence[str] = ()) -> tuple[str, ...
         notes.append(f"Target: an accuracy of {100 * comparison.target:g} %.")
     if comparison.tuned is not None:
         notes.append(f"Tuned beforehand: {picks_in_words(comparison.tuned, comparison.picks)}.")
+    if comparison.training is not None:
+        notes.append(comparison.training)
     if comparison.lower_is_better:
         notes.append("Lower is better.")
     if rows[["half", "difference_half"]].notna().to_numpy().any():

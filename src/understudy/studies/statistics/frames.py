@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from understudy.core import checks
+from understudy.studies.definition.training import training_differences
 from understudy.studies.store.schema import StoreError
 from understudy.studies.store.store import FILE, Store, StoredCell, StoredStudy
 
@@ -53,7 +54,8 @@ def results(path: str | Path, level: Level = "run", study: str | None = None) ->
 
         A label None means "in every group". A measure that has the name of a label is called
         ``measured_…``. ``attrs`` holds the names of the labels, and the study's ``baseline`` and
-        ``target`` where all agree; of a single study also what was ``tuned``, and its ``picks``.
+        ``target`` where all agree; of a single study also what was ``tuned``, its ``picks``, and
+        ``training``, a sentence where the strategies' local training differs.
     """
     checks.choice("level", level, LEVELS)
     folder, named = _places(Path(path))
@@ -67,6 +69,7 @@ def results(path: str | Path, level: Level = "run", study: str | None = None) ->
         tables = [_table(store, cell, one, level, taken=names) for one, cell in cells]
         labels = [{"study": one.name, **cell.labels} for one, cell in cells]
         frame = _joined(names, labels, tables)
+        training = training_of(store, chosen[0].name) if len(chosen) == 1 else None
     frame.attrs["labels"] = names
     for fact in ("baseline", "target"):
         values = [one.about.get(fact) for one in chosen]
@@ -74,7 +77,15 @@ def results(path: str | Path, level: Level = "run", study: str | None = None) ->
             frame.attrs[fact] = values[0]
     if len(chosen) == 1 and chosen[0].picks:
         frame.attrs |= {"tuned": chosen[0].tuned, "picks": dict(chosen[0].picks)}
+    if training is not None:
+        frame.attrs["training"] = training
     return frame
+
+
+def training_of(store: Store, study: str) -> str | None:
+    """Where the strategies of a study differ in how their clients train, in a sentence."""
+    begun = [cell for cell in store.cells(study) if cell.status != "waiting"]
+    return training_differences((cell.labels, store.resolved(cell.key)) for cell in begun)
 
 
 def rows_of_clients(store: Store, cell: StoredCell) -> pd.DataFrame:
