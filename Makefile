@@ -98,7 +98,7 @@ $(VENV)/.core-stamp: $(VENV)/.made-stamp pyproject.toml constraints.txt
 
 $(VENV)/.test-stamp: $(VENV)/.made-stamp pyproject.toml constraints.txt
 	@$(forget-half-installed)
-	$(PIP_INSTALL) -e ".[test,docs,parquet,ray]"
+	$(PIP_INSTALL) -e ".[test,docs,parquet,ray,flower]"
 	@touch $(VENV)/.core-stamp $@
 
 # pip writes INSTALLER last; without it a package may lack files, though pip would take it as installed.
