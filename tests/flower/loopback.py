@@ -25,6 +25,10 @@ from understudy.flower.requests import Clock
 SUPERLINK = 1
 
 
+class Violation(BaseException):
+    """The server did what it must never do; no exception that it might take for a fault."""
+
+
 class PretendTime:
     """Time that passes only while somebody sleeps."""
 
@@ -48,8 +52,8 @@ class Node:
     name: str = ""
     key: bytes = b""
     online: bool = True
-    delay: float = 0.0  # seconds until its answer is there
-    silent: bool = False  # takes a message and never answers
+    delay: Callable[[Message], float] = lambda message: 0.0  # seconds until it has answered
+    silent: Callable[[Message], bool] = lambda message: False  # it never answers this one
     activations: int = 1
     state: RecordDict = field(default_factory=RecordDict)
 
@@ -116,16 +120,14 @@ class LoopbackGrid(Grid):
         for message in messages:
             name = hashlib.sha256(f"{len(self.sent)}".encode()).hexdigest()
             message.metadata.__dict__["_message_id"] = name
+            message.metadata.__dict__["at"] = self.time.seconds
             self.sent.append(message)
             ids.append(name)
             node = self.nodes[message.metadata.dst_node_id]
-            assert not any(
-                other.metadata.dst_node_id == node.id and activations == node.activations
-                for other, activations in self._open.values()
-            ), "a node got a second message while one was pending"
+            self._refuse_second(node)
             self._open[name] = message, node.activations
-            if not node.silent:
-                due = self.time.seconds + node.delay
+            if not node.silent(message):
+                due = self.time.seconds + node.delay(message)
                 self._replies[name] = due, self._answer(node, through(message))
         return ids
 
@@ -162,6 +164,13 @@ class LoopbackGrid(Grid):
         return replies
 
     # -- nodes ---------------------------------------------------------------------------------
+
+    def _refuse_second(self, node: Node) -> None:
+        for other, activations in self._open.values():
+            given_up = self.time.seconds > other.metadata.__dict__["at"] + other.metadata.ttl
+            is_its = other.metadata.dst_node_id == node.id and activations == node.activations
+            if is_its and not given_up:
+                raise Violation(f"node {node.id} got a message while one was pending")
 
     def _answer(self, node: Node, message: Message) -> Message:
         context = Context(7, node.id, dict(node.config), node.state, {})

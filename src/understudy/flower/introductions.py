@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from flwr.app import Message
 
@@ -22,12 +22,7 @@ class Met:
     """A node, and what it said of itself."""
 
     node: Node
-    report: Report
-
-    @classmethod
-    def silent(cls, node: Node) -> Met:
-        """One that was not asked."""
-        return cls(node, Report())
+    report: Report = field(default_factory=Report)
 
 
 def strangers(nodes: Sequence[Node], server: LiveServer, mailbox: Mailbox) -> list[Node]:
@@ -39,13 +34,14 @@ def strangers(nodes: Sequence[Node], server: LiveServer, mailbox: Mailbox) -> li
 def read(
     answers: Iterable[tuple[Request, Message]], limits: Limits, examples_key: str
 ) -> list[Met]:
-    """What nodes said of themselves: nothing, where the app knows no introductions."""
+    """What nodes said of themselves: nothing, where the app knows no introductions.
+
+    Who answered with an error stays a stranger, and is asked again.
+    """
     return [
-        Met(
-            request.node,
-            Report() if reply.has_error() else read_report(reply.content, limits, examples_key),
-        )
+        Met(request.node, read_report(reply.content, limits, examples_key))
         for request, reply in answers
+        if not reply.has_error()
     ]
 
 

@@ -271,6 +271,16 @@ class Mailbox:
             elif request.kind == "train":
                 self.late.append((request, reply))
 
+    def take_introduced(self) -> list[tuple[Request, Message]]:
+        """Answers of those who were asked who they are, once."""
+        answers, self.introduced = self.introduced, []
+        return answers
+
+    def take_late(self) -> list[tuple[Request, Message]]:
+        """Answers of those who were asked in earlier rounds, once."""
+        answers, self.late = self.late, []
+        return answers
+
     def drop_lost(self, nodes: Iterable[Node]) -> list[Request]:
         """Give up what will not be answered: the node restarted, or it took too long."""
         there, now = {node.id: node.activated for node in nodes}, self.clock.wall()

@@ -39,7 +39,7 @@ PATIENCE = 60.0  # seconds that the ServerApp of a run that was killed may take 
 
 
 class LiveLedger(Protocol):
-    """Where the rounds of a live federation are told, such as `understudy.studies.live_log`."""
+    """Where the rounds of a live federation are told, such as `understudy.studies.LiveLog`."""
 
     def begin(self, run: str, resolved: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
         """A run begins, goes on, or has more clients than before; `run` is its name for ever."""

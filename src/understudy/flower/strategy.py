@@ -96,7 +96,7 @@ class UnderstudyStrategy(FlowerStrategy):
     availability : Availability, optional
         A drill: who cannot be asked, on top of who is not connected.
     ledger : LiveLedger, optional
-        Where rounds are told besides the folder, such as `understudy.studies.live_log`.
+        Where rounds are told besides the folder, such as `understudy.studies.LiveLog`.
     fraction_train, fraction_evaluate, min_train_nodes, min_evaluate_nodes, min_available_nodes
         As in Flower's FedAvg, but waiting is bounded by `wait`. A `fraction_train` below 1 needs a
         strategy that wants everyone: others say by their sampler whom they want.
@@ -176,6 +176,7 @@ class UnderstudyStrategy(FlowerStrategy):
         self._round: TrainRound | None = None
         self._found: Collected | None = None  # answers, where our own loop waited for them
         self._evaluation: list[tuple[Message, Request]] = []
+        self._has_met = False  # whether this process has asked who is there
         self._refused: list[Refusal] = []  # nodes, since the last round
 
     def _settled(self, strategy: Strategy, weighting: str | None) -> Strategy:
@@ -354,8 +355,7 @@ class UnderstudyStrategy(FlowerStrategy):
             round_.sent = {message.metadata.message_id: one for message, one in round_.messages}
             gone = set(found.replies)
             self._mailbox.owed |= {n: one for n, one in round_.sent.items() if n not in gone}
-        late, self._mailbox.late = self._mailbox.late, []
-        round_.take(found, late, self._read, server.roster.clients)
+        round_.take(found, self._mailbox.take_late(), self._read, server.roster.clients)
         round_.close(self.strategy.apply(server.state, round_.cohort, round_.arrivals()))
         server.settle(round_.settled)
         self._say(round_)
@@ -445,42 +445,49 @@ class UnderstudyStrategy(FlowerStrategy):
         ]
 
     def _meet(self, nodes: Sequence[Node], config: ConfigRecord, grid: Grid) -> dict[int, Message]:
-        """Find out who new nodes are, waiting for it only where nothing can begin without.
+        """Find out who new nodes are; only the first round of a process waits for it.
 
         The updates of nodes that trained instead of introducing themselves, by node id.
         """
         server, mailbox = self.server, self._mailbox
+        self._place(mailbox.take_introduced(), nodes)
         strangers = introductions.strangers(nodes, server, mailbox)
-        met = [introductions.Met.silent(node) for node in strangers if not self.introduce]
-        if self.introduce and strangers:
-            content = self._introduction(config)
+        answers: list[tuple[Request, Message]] = []
+        if not self.introduce:
+            silent = [introductions.Met(node) for node in strangers]
+            self._refused += introductions.place(silent, nodes, server, self._t)
+        elif strangers:
+            content, now = self._introduction(config), mailbox.clock.wall()
             asked = [
                 (
                     self._message(content, node, MessageType.TRAIN),
-                    Request("introduce", node, self._t, mailbox.clock.wall()),
+                    Request("introduce", node, self._t, now),
                 )
                 for node in strangers
             ]
             sent = mailbox.send(grid, asked)
-            if server.has_begun:
+            if self._has_met:
                 mailbox.owed |= sent  # they join when they have answered
             else:
                 found = mailbox.collect(grid, sent)
-                pairs = [(sent[name], reply) for name, reply in found.replies.items()]
-                mailbox.introduced += pairs
-        answers, mailbox.introduced = mailbox.introduced, []
-        met += introductions.read(answers, self.limits, self.weighted_by_key)
-        self._refused += introductions.place(met, nodes, server, self._t)
+                answers = [(sent[name], reply) for name, reply in found.replies.items()]
+                self._place(answers, nodes)
+        self._has_met = True
         if server.has_begun:
             server.grow()
-            return {}
-        if not len(server.roster):
+        elif len(server.roster):
+            assert self._first is not None
+            server.begin(self._format, self._first)
+        else:
             raise RuntimeError(
-                f"no client came within {self.timing.wait:g} s, and none was named in `clients`"
+                f"nobody to begin with: {len(nodes)} nodes are connected, none said who it is, and "
+                "`clients` names none"
             )
-        assert self._first is not None
-        server.begin(self._format, self._first)
         return introductions.early_updates(answers)
+
+    def _place(self, answers: Sequence[tuple[Request, Message]], nodes: Sequence[Node]) -> None:
+        met = introductions.read(answers, self.limits, self.weighted_by_key)
+        self._refused += introductions.place(met, nodes, self.server, self._t)
 
     def _free(self, there: dict[int, Node]) -> tuple[Bools, dict[int, str]]:
         """(N,) connected and without an open request; and why the others are not."""

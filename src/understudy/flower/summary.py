@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -20,10 +21,10 @@ def lines(strategy: UnderstudyStrategy) -> Iterator[str]:
     parts, timing = strategy.strategy, strategy.timing
     limits, folder = strategy.limits, strategy.server.folder
     yield "\t├──> Parts:"
-    yield f"\t│\t├──Sampler: {parts.sampler!r}"
-    yield f"\t│\t├──Compensator: {parts.compensator!r}"
-    yield f"\t│\t├──Aggregator and server: {parts.aggregator!r} | {parts.server!r}"
-    yield f"\t│\t├──Clients train: {parts.local!r}"
+    yield f"\t│\t├──Sampler: {_short(parts.sampler)}"
+    yield f"\t│\t├──Compensator: {_short(parts.compensator)}"
+    yield f"\t│\t├──Aggregator and server: {_short(parts.aggregator)} | {_short(parts.server)}"
+    yield f"\t│\t├──Clients train: {_short(parts.local)}"
     yield f"\t│\t└──Weighting: by {parts.weighting}"
     yield "\t├──> Rounds:"
     yield f"\t│\t├──Deadline: {timing.deadline:g} s"
@@ -49,6 +50,11 @@ def lines(strategy: UnderstudyStrategy) -> Iterator[str]:
     yield f"\t\t├── Weighted by: '{strategy.weighted_by_key}'"
     yield f"\t\t├── ArrayRecord key: '{strategy.arrayrecord_key}'"
     yield f"\t\t└── ConfigRecord key: '{strategy.configrecord_key}'"
+
+
+def _short(part: object) -> str:
+    """A part in its own words, functions by their names."""
+    return re.sub(r"<function (\S+) at 0x[0-9a-f]+>", r"\1", repr(part))
 
 
 def tell(result: Result) -> None:
