@@ -14,6 +14,7 @@ from understudy.commands.listing import SECTIONS, listing
 
 COMMANDS = [
     "run", "studies", "list", "show", "table", "plot", "report", "export", "doctor",
+    "new-app",
 ]  # fmt: skip
 
 

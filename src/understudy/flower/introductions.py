@@ -10,7 +10,7 @@ from flwr.app import Message
 
 from understudy.core.types import Reason, Refusal
 from understudy.flower.door import Limits, Report, read_report
-from understudy.flower.requests import Mailbox, Request
+from understudy.flower.requests import Mailbox, Request, last_line
 from understudy.flower.roster import ClaimRefused, Node, identity, order
 from understudy.flower.server import LiveServer
 
@@ -38,11 +38,14 @@ def read(
 
     Who answered with an error stays a stranger, and is asked again.
     """
-    return [
-        Met(request.node, read_report(reply.content, limits, examples_key))
-        for request, reply in answers
-        if not reply.has_error()
-    ]
+    met = []
+    for request, reply in answers:
+        if reply.has_error():
+            words = last_line(reply.error.reason)
+            logger.warning("node %d could not say who it is: %s", request.node.id, words)
+        else:
+            met.append(Met(request.node, read_report(reply.content, limits, examples_key)))
+    return met
 
 
 def early_updates(answers: Iterable[tuple[Request, Message]]) -> dict[int, Message]:

@@ -227,6 +227,12 @@ def _restarted(grid: Grid, asked: Mapping[str, Node]) -> list[str]:
     ]
 
 
+def last_line(words: str | None, longest: int = 200) -> str:
+    """Of a traceback: it says what happened."""
+    lines = [line.strip() for line in (words or "").splitlines() if line.strip()]
+    return lines[-1][:longest] if lines else ""
+
+
 class Mailbox:
     """Messages that were sent and not answered, over all rounds.
 

@@ -21,7 +21,7 @@ from understudy.core.types import (
 from understudy.flower.door import Update
 from understudy.flower.model_arrays import Unreadable
 from understudy.flower.outcomes import ClientOutcome
-from understudy.flower.requests import NODE_UNAVAILABLE, Collected, Request
+from understudy.flower.requests import NODE_UNAVAILABLE, Collected, Request, last_line
 from understudy.flower.roster import Client
 
 Read = Callable[[Request, Message], Update]  # raises Unreadable
@@ -88,7 +88,7 @@ class TrainRound:
         if reply.has_error():
             code = reply.error.code
             if code != NODE_UNAVAILABLE:
-                words = f"error {code}: {_last_line(reply.error.reason)}"
+                words = f"error {code}: {last_line(reply.error.reason)}"
                 self._lost(request, Outcome.ERROR, words)
             elif clients[request.client].activated != request.node.activated:
                 self._lost(request, Outcome.RESTARTED, "its node restarted")
@@ -191,9 +191,3 @@ class TrainRound:
             timings={**self.timings, **applied.timings, "round": seconds},
             clock=clock,
         )
-
-
-def _last_line(words: str | None, longest: int = 200) -> str:
-    """Of a traceback: it says what happened."""
-    lines = [line.strip() for line in (words or "").splitlines() if line.strip()]
-    return lines[-1][:longest] if lines else ""
