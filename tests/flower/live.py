@@ -20,7 +20,7 @@ import psutil
 
 ROOT = Path(__file__).parents[2]
 APP = ROOT / "examples" / "flower_app"
-PATIENCE = 300.0  # seconds for anything that must happen: far beyond what it takes
+PATIENCE = 600.0  # seconds for anything that must happen: far beyond what it takes
 
 FAULTS = '''
 """What goes wrong, and files by which a test knows when."""
@@ -161,15 +161,15 @@ class Live:
         (self.signals / f"go-{number}").touch()
 
     def wait_for_file(self, name: str) -> None:
-        self.wait_for((self.signals / name).exists, name)
+        self.wait_for((self.signals / name).exists, name, pause=0.2)
 
-    def wait_for(self, happened: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
+    def wait_for(self, happened: Callable[[], bool], what: str, pause: float = 3.0) -> None:
         """Come back once something has happened; an error with all logs where it does not."""
-        end = time.monotonic() + patience
+        end = time.monotonic() + PATIENCE
         while not happened():
             if time.monotonic() > end:
-                raise TimeoutError(f"waited {patience:.0f} s for {what}\n{self.all_logs()}")
-            time.sleep(1.0)
+                raise TimeoutError(f"waited {PATIENCE:.0f} s for {what}\n{self.all_logs()}")
+            time.sleep(pause)  # commands of Flower take a second of a core
 
     def wait_for_run(self, run_id: str) -> str:
         """How it ended."""

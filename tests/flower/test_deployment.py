@@ -15,6 +15,7 @@ from tests.flower.live import Live, example
 from tests.flower.loopback import LoopbackGrid, nodes_of
 from understudy import Local, Outcome, fdms
 from understudy.flower import UnderstudyStrategy, read_outcomes
+from understudy.flower.roster import Roster
 from understudy.server import checkpoint
 from understudy.studies import results
 
@@ -174,7 +175,9 @@ def check_a_killed_serverapp_goes_on(live, folder, settings):
     local = Local(lr=0.1, epochs=4, batch_size=8)
     task = example_task(live)
     nodes = nodes_of(example_client(live), 6)
-    for node in nodes:
+    known = Roster.from_json(checkpoint.numbers_of(folder / "server")["extra.roster"])
+    for node, client in zip(nodes, known.clients, strict=True):
+        node.id = client.node  # its id is bound to its key: nobody else would be let in
         node.config |= {"signals": str(live.signals)}
     again = UnderstudyStrategy(fdms(local=local), folder=folder.with_name("left"))
     assert set(became[4].values()) == set(became[5].values()) == {"came"}
