@@ -18,10 +18,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Read by benchmarks/run.py.
 export ONLY ROUNDS PEERS
 
-.PHONY: help run setup test test-slow test-full lint format docs results bench clean FORCE
+.PHONY: help run live setup test test-slow test-full lint format docs results bench clean FORCE
 
 help:
 	@echo "make run        install the core, compare a few methods (options: make run ARGS='--rounds 5')"
+	@echo "make live       watch a real federation on this machine: clients and server are killed, it goes on"
 	@echo "make test       lint, types, documentation, tests"
 	@echo "make test-slow  the tests that take tens of seconds"
 	@echo "make test-full  the tests that take minutes"
@@ -35,6 +36,9 @@ help:
 
 run: $(VENV)/.core-stamp
 	@$(BIN)/understudy run $(ARGS)
+
+live: $(VENV)/.flower-stamp
+	@$(BIN)/python -m tools.live $(ARGS)
 
 setup: $(VENV)/.test-stamp
 
@@ -96,10 +100,15 @@ $(VENV)/.core-stamp: $(VENV)/.made-stamp pyproject.toml constraints.txt
 	$(PIP_INSTALL) -e .
 	@touch $@
 
+$(VENV)/.flower-stamp: $(VENV)/.made-stamp pyproject.toml constraints.txt
+	@$(forget-half-installed)
+	$(PIP_INSTALL) -e ".[flower]"
+	@touch $(VENV)/.core-stamp $@
+
 $(VENV)/.test-stamp: $(VENV)/.made-stamp pyproject.toml constraints.txt
 	@$(forget-half-installed)
-	$(PIP_INSTALL) -e ".[test,docs,parquet,ray]"
-	@touch $(VENV)/.core-stamp $@
+	$(PIP_INSTALL) -e ".[test,docs,parquet,ray,flower]"
+	@touch $(VENV)/.core-stamp $(VENV)/.flower-stamp $@
 
 # pip writes INSTALLER last; without it a package may lack files, though pip would take it as installed.
 forget-half-installed = for package in $(VENV)/lib/python*/site-packages; do \

@@ -19,6 +19,7 @@ from understudy.measures import MEASURES
 ROOT = Path(__file__).parent.parent
 COMMANDS = [
     "run", "studies", "list", "show", "table", "plot", "report", "export", "doctor",
+    "new-app",
 ]  # fmt: skip
 
 

@@ -12,6 +12,7 @@ import typer
 from understudy.commands import errors
 from understudy.commands.export import export
 from understudy.commands.lists import doctor, list_parts
+from understudy.commands.new_app import new_app
 from understudy.commands.pictures import plot, report
 from understudy.commands.run import run
 from understudy.commands.show import show
@@ -57,6 +58,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "plot": plot,
     "report": report,
     "export": export,
+    "new-app": new_app,
     "doctor": doctor,
 }
 for _name, _command in COMMANDS.items():

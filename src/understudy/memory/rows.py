@@ -133,6 +133,13 @@ class RowStore:
             if not self._kept[slot]:
                 heapq.heappush(self._free, slot)
 
+    def erase_free(self) -> None:
+        """Overwrite what free slots still hold, such as the row of somebody who left for good."""
+        nothing = torch.zeros(self.width, dtype=self.dtype, device=self.device)
+        for slot in self._free:
+            self._write(slot, nothing)
+        self.flush()
+
     def grow(self, n_rows: int) -> None:
         """Make room for more clients; rows stay where they are."""
         self.slot = np.concatenate([self.slot, np.full(n_rows - self.n_rows, -1, dtype=np.int64)])

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 _LATER = {  # loaded when asked for: a command that only lists things need not load the simulator
+    "LiveLog": "understudy.studies.store.live",
     "Study": "understudy.studies.definition.study",
     "StudyError": "understudy.studies.definition.errors",
     "built_in": "understudy.studies.definition.builtins",

@@ -1,0 +1,1 @@
+"""Handwritten digits, learnt by clients that do not always show up."""

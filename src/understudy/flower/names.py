@@ -1,0 +1,31 @@
+"""How keys of records are spelt: what server and client must write alike."""
+
+from __future__ import annotations
+
+# ConfigRecord, server to client. The first and `proximal-mu` are spelt as Flower spells them.
+ROUND = "server-round"  # 1, 2, …; our t is one less
+LR = "lr"
+EPOCHS = "local-epochs"
+STEPS = "local-steps"
+BATCH_SIZE = "batch-size"
+MOMENTUM = "momentum"
+WEIGHT_DECAY = "weight-decay"
+MU = "proximal-mu"
+SEED = "seed"
+CLIENT_NUMBER = "client-number"  # 0 .. N-1: with the seed and the round, the address of batches
+INTRODUCE = "understudy-introduce"  # "only say who you are"
+
+# ArrayRecord, server to client: what SCAFFOLD adds to each gradient
+CORRECTION = "correction"
+
+# ConfigRecord, client to server
+REPORT = "understudy"
+CLIENT_ID = "client-id"
+LABEL_COUNTS = "label-counts"
+N_STEPS = "num-steps"
+
+# a SuperNode's --node-config
+PARTITION_ID = "partition-id"
+
+N_EXAMPLES = "num-examples"  # metric, as in Flower's FedAvg
+LOSS = "train_loss"  # metric, as in Flower's templates

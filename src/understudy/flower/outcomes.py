@@ -1,0 +1,65 @@
+"""What became of each client in each round: one typed record, and the file they are kept in."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from understudy.core.types import Outcome
+
+FILE = "outcomes.jsonl"
+
+
+@dataclass(frozen=True)
+class ClientOutcome:
+    """What became of one client in one round."""
+
+    t: int
+    client: int  # its number
+    id: str  # what it is called
+    outcome: Outcome
+    detail: str = ""  # for a person: the error, the reason of a refusal
+    seconds: float | None = None  # until its answer was there
+
+
+class OutcomeFile:
+    """Appends records, one line each; those of rounds that were not committed are dropped."""
+
+    def __init__(self, path: Path, n_rounds: int) -> None:
+        """Keep the records of the first `n_rounds` rounds, and write after them."""
+        self.path = path
+        path.touch()
+        kept = [line for line in path.read_bytes().splitlines(True) if _round(line) < n_rounds]
+        partial = path.with_suffix(".partial")
+        partial.write_bytes(b"".join(kept))
+        os.replace(partial, path)
+
+    def append(self, records: Iterable[ClientOutcome]) -> None:
+        """Write down a round, on the disk when this returns."""
+        lines = [
+            json.dumps({**asdict(record), "outcome": record.outcome.name.lower()}) + "\n"
+            for record in records
+        ]
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.writelines(lines)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def read_outcomes(folder: str | Path) -> list[ClientOutcome]:
+    """All records of a run's folder, in the order of the rounds."""
+    records = []
+    for line in (Path(folder) / FILE).read_text(encoding="utf-8").splitlines():
+        plain = json.loads(line)
+        records.append(ClientOutcome(**{**plain, "outcome": Outcome[plain["outcome"].upper()]}))
+    return records
+
+
+def _round(line: bytes) -> float:
+    try:
+        return float(json.loads(line)["t"])
+    except (ValueError, KeyError, TypeError):  # the last one, cut short by a kill
+        return float("inf")

@@ -1,0 +1,311 @@
+"""Messages that wait for an answer, and how long a round waits for them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from math import ceil
+from typing import Literal
+
+import torch
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+from understudy.core import checks
+from understudy.flower.roster import Node
+
+logger = logging.getLogger("flwr")  # so that `flwr log` shows it
+
+# Flower's error codes that mean something of their own here; all others are the client's error
+NODE_UNAVAILABLE = 5
+FIRST_PAUSE = 0.01  # seconds between two polls at first; doubled up to `poll`
+AT_ONCE = 100  # messages pushed in one call: Flower refuses calls that are too large
+LOOK_EVERY = 3.0  # seconds between two looks at who is connected
+
+Kind = Literal["train", "evaluate", "introduce"]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """When a round ends.
+
+    Parameters
+    ----------
+    deadline : float
+        Seconds that a round waits at most.
+    quorum : float
+        Share of those asked whose answer is enough; then `grace` more seconds are waited.
+    grace : float
+        Seconds.
+    late_for : float, optional
+        Seconds after the deadline in which a late answer is still wanted; a client that owes one is
+        not asked again. By default ten deadlines.
+    wait : float
+        Seconds that a round waits at most for nodes to connect.
+    poll : float
+        Longest pause between two polls. Poll often: what a node sent before it left is lost with
+        it.
+    """
+
+    deadline: float = 600.0
+    quorum: float = 0.8
+    grace: float = 30.0
+    late_for: float | None = None
+    wait: float = 600.0
+    poll: float = 1.0
+
+    def __post_init__(self) -> None:
+        checks.number("deadline", self.deadline, low=0, low_open=True)
+        checks.number("quorum", self.quorum, low=0, high=1, low_open=True)
+        checks.number("grace", self.grace, low=0)
+        if self.late_for is not None:
+            checks.number("late_for", self.late_for, low=0)
+        checks.number("wait", self.wait, low=0)
+        checks.number("poll", self.poll, low=0, low_open=True)
+
+    @property
+    def patience(self) -> float:
+        """Seconds from asking until an answer is given up."""
+        late = 10 * self.deadline if self.late_for is None else self.late_for
+        return self.deadline + late
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Time, and how it passes; a test has its own."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    wall: Callable[[], float] = time.time  # seconds since 1970: the same after a crash
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """A message that a node was sent."""
+
+    kind: Kind
+    node: Node  # as it was when it was asked
+    t: int
+    asked_at: float  # wall clock
+    client: int = -1  # its number; -1: not known yet
+    start: torch.Tensor | None = None  # (d,) the model it was told to begin with
+
+
+@dataclass
+class Collected:
+    """What became of the messages of a round."""
+
+    replies: dict[str, Message] = field(default_factory=dict)  # to this round's messages
+    late: dict[str, Message] = field(default_factory=dict)  # to earlier ones
+    restarted: set[str] = field(default_factory=set)  # asked, but the node restarted since
+    unreadable: dict[str, str] = field(default_factory=dict)  # a reply is there and breaks Flower
+    seconds: dict[str, float] = field(default_factory=dict)  # until each reply was there
+
+
+def push(grid: Grid, messages: list[Message]) -> dict[int, str]:
+    """Send messages; position → message id, without those that could not be sent."""
+    sent: dict[int, str] = {}
+    for first in range(0, len(messages), AT_ONCE):
+        part = messages[first : first + AT_ONCE]  # a list: Flower reads it several times
+        try:
+            ids = list(grid.push_messages(part))
+        except Exception as error:  # a round that asks nobody is a round all the same
+            logger.error("messages could not be sent: %s: %s", type(error).__name__, error)
+            continue
+        sent |= {first + place: str(name) for place, name in enumerate(ids) if name}
+    return sent
+
+
+def collect(
+    grid: Grid,
+    asked: Mapping[str, Node],
+    earlier: Iterable[str],
+    timing: Timing,
+    clock: Clock,
+) -> Collected:
+    """Wait for answers until all are there, the deadline has passed, or quorum and grace have.
+
+    Parameters
+    ----------
+    grid : Grid
+        Flower's.
+    asked : mapping
+        Message id → the node it was sent to, as it was then.
+    earlier : iterable of str
+        Messages of earlier rounds that may be answered meanwhile.
+    timing : Timing
+        Deadline, quorum, grace, and how often to poll.
+    clock : Clock
+        Time.
+    """
+    found = Collected()
+    open_ids, owed = dict(asked), set(earlier)
+    begin = looked = clock.now()
+    end, enough, pause = begin + timing.deadline, ceil(timing.quorum * len(asked)), FIRST_PAUSE
+    has_quorum = False
+    while True:
+        answered = 0
+        for name in [*open_ids, *sorted(owed)]:
+            reply = _pulled(grid, name, found)
+            if reply is None:
+                continue
+            answered += 1
+            found.unreadable.pop(name, None)
+            found.seconds[name] = clock.now() - begin
+            (found.late if name in owed else found.replies)[name] = reply
+            owed.discard(name)
+            open_ids.pop(name, None)
+        now = clock.now()
+        came = sum(not reply.has_error() for reply in found.replies.values())
+        if not has_quorum and asked and came >= enough:
+            has_quorum, end = True, min(end, now + timing.grace)
+        if not open_ids or now >= end:
+            return found
+        if now - looked >= LOOK_EVERY:
+            looked = now
+            for name in _restarted(grid, open_ids):
+                found.restarted.add(name)
+                del open_ids[name]
+            continue
+        pause = FIRST_PAUSE if answered else min(2 * pause, timing.poll)
+        clock.sleep(min(pause, max(0.0, end - now)))
+
+
+def connected(grid: Grid) -> list[Node]:
+    """The SuperNodes that are there; one that died looks as if it were for up to a minute."""
+    try:
+        return [Node.of(info) for info in grid.get_nodes()]
+    except Exception as error:
+        logger.error("who is connected could not be asked: %s", error)
+        return []
+
+
+def wait_for_nodes(grid: Grid, needed: int, timing: Timing, clock: Clock) -> list[Node]:
+    """Who is connected, once enough are, or when waiting for them has taken long enough."""
+    end, pause, told = clock.now() + timing.wait, FIRST_PAUSE, False
+    while True:
+        nodes = connected(grid)
+        if len(nodes) >= needed:
+            return nodes
+        if clock.now() >= end:
+            logger.warning(
+                "%d nodes are connected after %g s, %d were wanted: the round goes on without",
+                len(nodes),
+                timing.wait,
+                needed,
+            )
+            return nodes
+        if not told:
+            logger.info("waiting for nodes: %d connected, %d wanted", len(nodes), needed)
+            told = True
+        pause = min(2 * pause, timing.poll)
+        clock.sleep(min(pause, max(0.0, end - clock.now())))
+
+
+def _pulled(grid: Grid, name: str, found: Collected) -> Message | None:
+    """One reply, if it is there. One message at a time: a bad one must not take others with it."""
+    try:
+        for reply in grid.pull_messages([name]):
+            if reply.metadata.reply_to_message_id == name:
+                return reply
+    except Exception as error:  # whatever a stranger's bytes make Flower raise
+        if name not in found.unreadable:
+            logger.warning("a reply could not be read: %s: %s", type(error).__name__, error)
+        found.unreadable[name] = f"{type(error).__name__}: {error}"[:200]
+    return None
+
+
+def _restarted(grid: Grid, asked: Mapping[str, Node]) -> list[str]:
+    """Messages whose node connected anew since: whoever restarted forgot them."""
+    nodes = {node.id: node for node in connected(grid)}
+    return [
+        name
+        for name, node in asked.items()
+        if node.id in nodes and nodes[node.id].activated != node.activated
+    ]
+
+
+def last_line(words: str | None, longest: int = 200) -> str:
+    """Of a traceback: it says what happened."""
+    lines = [line.strip() for line in (words or "").splitlines() if line.strip()]
+    return lines[-1][:longest] if lines else ""
+
+
+class Mailbox:
+    """Messages that were sent and not answered, over all rounds.
+
+    A SuperNode does one message at a time, so whoever owes an answer is not asked again.
+    """
+
+    def __init__(self, timing: Timing, clock: Clock) -> None:
+        self.timing, self.clock = timing, clock
+        self.owed: dict[str, Request] = {}  # message id → what was asked
+        self.late: list[tuple[Request, Message]] = []  # trained for an earlier round
+        self.introduced: list[tuple[Request, Message]] = []  # said who they are
+
+    def send(self, grid: Grid, messages: Iterable[tuple[Message, Request]]) -> dict[str, Request]:
+        """Send messages; message id → request, without those that could not be sent."""
+        pairs = list(messages)
+        ids = push(grid, [message for message, _ in pairs])
+        return {name: pairs[position][1] for position, name in ids.items()}
+
+    def collect(self, grid: Grid, sent: Mapping[str, Request]) -> Collected:
+        """Wait for the answers to these messages, and take what else comes meanwhile.
+
+        Those that are not answered are owed from now on, but for restarted or broken ones.
+        """
+        nodes = {name: request.node for name, request in sent.items()}
+        found = collect(grid, nodes, self.owed, self.timing, self.clock)
+        self._take(found)
+        gone = {*found.replies, *found.restarted, *found.unreadable}
+        self.owed |= {name: request for name, request in sent.items() if name not in gone}
+        return found
+
+    def poll(self, grid: Grid) -> None:
+        """Take what has come in the meantime, without waiting."""
+        if self.owed:
+            at_once = replace(self.timing, deadline=1e-9)
+            self._take(collect(grid, {}, self.owed, at_once, self.clock))
+
+    def _take(self, found: Collected) -> None:
+        for name, reply in found.late.items():
+            request = self.owed.pop(name)
+            if request.kind == "introduce":
+                self.introduced.append((request, reply))
+            elif request.kind == "train":
+                self.late.append((request, reply))
+
+    def take_introduced(self) -> list[tuple[Request, Message]]:
+        """Answers of those who were asked who they are, once."""
+        answers, self.introduced = self.introduced, []
+        return answers
+
+    def take_late(self) -> list[tuple[Request, Message]]:
+        """Answers of those who were asked in earlier rounds, once."""
+        answers, self.late = self.late, []
+        return answers
+
+    def drop_lost(self, nodes: Iterable[Node]) -> list[Request]:
+        """Give up what will not be answered: the node restarted, or it took too long."""
+        there, now = {node.id: node.activated for node in nodes}, self.clock.wall()
+        lost = {
+            name: request
+            for name, request in self.owed.items()
+            if there.get(request.node.id, request.node.activated) != request.node.activated
+            or now > request.asked_at + self.timing.patience
+        }
+        for name in lost:
+            del self.owed[name]
+        return list(lost.values())
+
+    def forget(self, client: int) -> None:
+        """Nothing of this client is wanted any more."""
+        self.owed = {name: one for name, one in self.owed.items() if one.client != client}
+        self.late = [pair for pair in self.late if pair[0].client != client]
+
+    @property
+    def busy(self) -> set[int]:
+        """Ids of nodes that owe an answer."""
+        return {request.node.id for request in self.owed.values()}

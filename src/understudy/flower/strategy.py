@@ -1,0 +1,609 @@
+"""A Flower strategy that drives any Understudy strategy, and rounds that end.
+
+`select` in `configure_train`, `apply` in `aggregate_train`. Flower's own loop has one timeout, does
+not resume and does not say which node is which, so `start` has a loop of its own; called by another
+loop (such as that of a privacy wrapper) the four methods do the same without deadlines.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from math import isfinite
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from flwr.app import (
+    Array,
+    ArrayRecord,
+    ConfigRecord,
+    Message,
+    MessageType,
+    MetricRecord,
+    RecordDict,
+)
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result
+from flwr.serverapp.strategy import Strategy as FlowerStrategy
+
+from understudy.core import checks
+from understudy.core.rng import generator
+from understudy.core.roles import Availability
+from understudy.core.types import Bools, Outcome, Population, Refusal
+from understudy.flower import introductions, names, summary
+from understudy.flower import metrics as reported
+from understudy.flower.door import Limits, Update, read_update
+from understudy.flower.local_config import local_values
+from understudy.flower.model_arrays import BUFFERS, ModelArrays
+from understudy.flower.outcomes import ClientOutcome
+from understudy.flower.requests import (
+    Clock,
+    Collected,
+    Mailbox,
+    Request,
+    Timing,
+    connected,
+    wait_for_nodes,
+)
+from understudy.flower.roster import Node
+from understudy.flower.sampled import Sampled
+from understudy.flower.server import Busy, LiveLedger, LiveServer
+from understudy.flower.train_round import TrainRound
+from understudy.parts.samplers.uniform import Everyone
+from understudy.server.strategy import Strategy
+
+logger = logging.getLogger("flwr")  # so that `flwr log` shows it
+
+Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
+
+
+class UnderstudyStrategy(FlowerStrategy):
+    """An Understudy strategy in a Flower federation.
+
+    Parameters
+    ----------
+    strategy : Strategy, optional
+        Such as ``fdms()``; by default FedAvg: those who come are averaged by their examples.
+    deadline, quorum, grace, late_for, wait, poll
+        When a round ends: see `Timing`. The `timeout` given to `start` bounds the deadline.
+    folder : path, optional
+        Where the run is kept, absolute. The next run with the same folder goes on from the last
+        finished round.
+    seed : int
+        Of all that is drawn.
+    clients : sequence of str
+        Ids of clients that are expected, in the order of their numbers; others may join.
+    population : Population, optional
+        What is known of these beforehand.
+    retired : sequence of str
+        Ids of clients that have left for good: wanted no more, what is remembered of them erased.
+    keys : bool, optional
+        Whether SuperNodes authenticate with registered keys: see `Roster`.
+    introduce : bool
+        Ask each new node who it is. Without it, a client is its registered name, its key or its
+        node id. An app that knows no introductions trains when asked; in the first round that
+        counts as its answer.
+    limits : Limits, optional
+        What a reply may be at most.
+    buffers : sequence of str
+        Patterns of the names of arrays that are buffers, not parameters.
+    weighting : {"examples", "clients"} or None
+        In place of the strategy's own, which None leaves as it is. By examples, as Flower's FedAvg.
+    availability : Availability, optional
+        A drill: who cannot be asked, on top of who is not connected.
+    ledger : LiveLedger, optional
+        Where rounds are told besides the folder, such as `understudy.studies.LiveLog`.
+    fraction_train, fraction_evaluate, min_train_nodes, min_evaluate_nodes, min_available_nodes
+        As in Flower's FedAvg, but waiting is bounded by `wait`. A `fraction_train` below 1 needs a
+        strategy that wants everyone: others say by their sampler whom they want.
+    weighted_by_key, arrayrecord_key, configrecord_key
+        As in Flower's FedAvg.
+    train_metrics_aggr_fn, evaluate_metrics_aggr_fn : function, optional
+        As in Flower's FedAvg; called with replies of the same keys only.
+    clock : Clock, optional
+        Time, for tests.
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy | None = None,
+        *,
+        deadline: float = Timing.deadline,
+        quorum: float = Timing.quorum,
+        grace: float = Timing.grace,
+        late_for: float | None = None,
+        wait: float = Timing.wait,
+        poll: float = Timing.poll,
+        folder: str | Path | None = None,
+        seed: int = 0,
+        clients: Sequence[str] = (),
+        population: Population | None = None,
+        retired: Sequence[str] = (),
+        keys: bool | None = None,
+        introduce: bool = True,
+        limits: Limits | None = None,
+        buffers: Sequence[str] = BUFFERS,
+        weighting: str | None = "examples",
+        availability: Availability | None = None,
+        ledger: LiveLedger | None = None,
+        fraction_train: float = 1.0,
+        fraction_evaluate: float = 1.0,
+        min_train_nodes: int = 2,
+        min_evaluate_nodes: int = 2,
+        min_available_nodes: int = 2,
+        weighted_by_key: str = names.N_EXAMPLES,
+        arrayrecord_key: str = "arrays",
+        configrecord_key: str = "config",
+        train_metrics_aggr_fn: reported.Aggregate | None = None,
+        evaluate_metrics_aggr_fn: reported.Aggregate | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        for name, share in (("train", fraction_train), ("evaluate", fraction_evaluate)):
+            checks.number(f"fraction_{name}", share, low=0, high=1)
+        self.fraction_train, self.fraction_evaluate = fraction_train, fraction_evaluate
+        self.min_train_nodes = min_train_nodes if fraction_train else 0
+        self.min_evaluate_nodes = min_evaluate_nodes if fraction_evaluate else 0
+        self.min_available_nodes = min_available_nodes
+        self.weighted_by_key = weighted_by_key
+        self.arrayrecord_key, self.configrecord_key = arrayrecord_key, configrecord_key
+        self.train_metrics_aggr_fn = train_metrics_aggr_fn
+        self.evaluate_metrics_aggr_fn = evaluate_metrics_aggr_fn
+        self.limits = Limits() if limits is None else limits
+        self.introduce = introduce
+        self.strategy = self._settled(strategy or Strategy(), weighting)
+        self.server = LiveServer(
+            self.strategy,
+            folder=folder,
+            seed=seed,
+            clients=tuple(clients),
+            population=population,
+            keys=keys,
+            availability=availability,
+            ledger=ledger,
+        )
+        self.outcomes: tuple[ClientOutcome, ...] = ()  # of the last round
+        timing = Timing(deadline, quorum, grace, late_for, wait, poll)
+        self._mailbox = Mailbox(timing, Clock() if clock is None else clock)
+        self._buffers, self._retired = tuple(buffers), list(retired)
+        self._model: ModelArrays | None = None
+        self._first: torch.Tensor | None = None  # (d,) the model until the federation begins
+        self._kept: dict[str, Array] = {}  # arrays that are not in the vector
+        self._returned: ArrayRecord | None = None  # what this strategy said the model is
+        self._round: TrainRound | None = None
+        self._found: Collected | None = None  # answers, where our own loop waited for them
+        self._evaluation: list[tuple[Message, Request]] = []
+        self._has_met = False  # whether this process has asked who is there
+        self._refused: list[Refusal] = []  # nodes, since the last round
+
+    def _settled(self, strategy: Strategy, weighting: str | None) -> Strategy:
+        if not isinstance(strategy, Strategy):
+            raise TypeError(f"strategy: expected an understudy.Strategy, got {strategy!r}")
+        if self.fraction_train not in (0, 1):
+            if strategy.sampler != Everyone():
+                raise ValueError(
+                    f"fraction_train: expected 1.0 with {strategy.sampler!r}, which says by itself "
+                    f"who is wanted, got {self.fraction_train!r}"
+                )
+            sampler = Sampled(float(self.fraction_train), self.min_train_nodes)
+            strategy = replace(strategy, sampler=sampler)
+        return strategy if weighting is None else replace(strategy, weighting=weighting)
+
+    @property
+    def timing(self) -> Timing:
+        """When a round ends."""
+        return self._mailbox.timing
+
+    # -- the loop ------------------------------------------------------------------------------
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int = 3,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Evaluate | None = None,
+    ) -> Result:
+        """Play rounds until `num_rounds` are done, those of earlier runs included.
+
+        Parameters
+        ----------
+        grid : Grid
+            Flower's.
+        initial_arrays : ArrayRecord
+            The model, whatever arrays it has; not used where the folder holds a later one.
+        num_rounds : int
+            All together.
+        timeout : float
+            Seconds that a round waits at most, if the deadline is longer.
+        train_config, evaluate_config : ConfigRecord, optional
+            Sent to the clients. Values that are in `train_config` take precedence over those of
+            ``strategy.local``.
+        evaluate_fn : function, optional
+            Of the round and the arrays: called before the first round and after each.
+        """
+        train_config = ConfigRecord() if train_config is None else train_config
+        evaluate_config = ConfigRecord() if evaluate_config is None else evaluate_config
+        deadline = min(self.timing.deadline, float(timeout))
+        self._mailbox.timing = replace(self.timing, deadline=deadline)
+        self.server.n_rounds = num_rounds
+        logger.info("Starting %s:", type(self).__name__)
+        self.summary()
+        result = Result()
+        try:
+            self._open(initial_arrays)
+            result.arrays = self._arrays()
+            if evaluate_fn is not None and self._t == 0:
+                _keep(result.evaluate_metrics_serverapp, 0, evaluate_fn(0, result.arrays))
+            while self._t < num_rounds and self.fraction_train:
+                logger.info("")
+                logger.info("[ROUND %d/%d]", self._t + 1, num_rounds)
+                self._play(grid, result, train_config, evaluate_config, evaluate_fn)
+            self.server.finish()
+        except BaseException as error:
+            self.server.fail(error)
+            raise
+        finally:
+            self.server.close()
+        summary.tell(result)
+        return result
+
+    def _play(
+        self,
+        grid: Grid,
+        result: Result,
+        train_config: ConfigRecord,
+        evaluate_config: ConfigRecord,
+        evaluate_fn: Evaluate | None,
+    ) -> None:
+        """One round; `result.arrays` is the model before and after it."""
+        number = self._t + 1
+        self.configure_train(number, result.arrays, train_config, grid)
+        assert self._round is not None
+        self._round.sent = self._mailbox.send(grid, self._round.messages)
+        self._found = self._mailbox.collect(grid, self._round.sent)
+        arrays, means = self.aggregate_train(number, self._found.replies.values())
+        result.arrays = result.arrays if arrays is None else arrays
+        _keep(result.train_metrics_clientapp, number, means)
+
+        self.configure_evaluate(number, result.arrays, evaluate_config, grid)
+        self._found = self._mailbox.collect(grid, self._mailbox.send(grid, self._evaluation))
+        means = self.aggregate_evaluate(number, self._found.replies.values())
+        _keep(result.evaluate_metrics_clientapp, number, means)
+
+        if evaluate_fn is not None:
+            measured = evaluate_fn(number, result.arrays)
+            logger.info("\t└──> Global evaluation: %s", measured)
+            _keep(result.evaluate_metrics_serverapp, number, measured)
+            self._measured("test_", measured)
+        self._found = None
+        self._finish_round()
+
+    # -- Flower's four methods -----------------------------------------------------------------
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> list[Message]:
+        """Whom the round asks, and what they are sent."""
+        self._round = None
+        self._open(arrays)
+        if not self.fraction_train:
+            return []
+        begin = perf_counter()
+        nodes = wait_for_nodes(
+            grid,
+            max(self.min_available_nodes, self.min_train_nodes, 1),
+            self.timing,
+            self._mailbox.clock,
+        )
+        self._drop_lost(nodes, grid)
+        early = self._meet(nodes, config, grid)
+        self._retire()
+        server, state = self.server, self.server.state
+        if self._returned is not None and arrays is not self._returned:
+            state.params = self._format.vector(arrays).to(state.params.device)  # a wrapper's
+        there = {node.id: node for node in nodes}
+        free, why = self._free(there)
+        available, p = server.reachable(free)
+        why |= dict.fromkeys(np.flatnonzero(free & ~available).tolist(), "the drill")
+        cohort = self.strategy.select(state, available, p=p)
+        round_ = TrainRound(state.t, cohort, self._mailbox.clock.now(), why=why)
+        round_.refusals, self._refused = self._refused, []
+        model = self._format.record(state.params, self._kept)
+        values = self._values(config, server_round)
+        for number in cohort.asked.tolist():
+            node = there[server.roster.clients[number].node]
+            start = state.params if cohort.start is None else cohort.start(number)
+            request = Request("train", node, state.t, self._mailbox.clock.wall(), number, start)
+            if node.id in early:
+                round_.early.append((request, early[node.id]))
+                continue
+            own = model if cohort.start is None else self._format.record(start, self._kept)
+            settings = ConfigRecord({**values, names.CLIENT_NUMBER: number})
+            content = RecordDict({self.arrayrecord_key: own, self.configrecord_key: settings})
+            round_.megabytes_down += self._format.megabytes
+            if cohort.correction is not None:
+                correction = cohort.correction(number)
+                content[names.CORRECTION] = self._format.record(correction, self._kept)
+                round_.megabytes_down += self._format.megabytes
+            round_.messages.append((self._message(content, node, MessageType.TRAIN), request))
+        round_.timings["select"] = perf_counter() - begin
+        self._round = round_
+        logger.info(
+            "configure_train: %d of %d clients wanted, %d asked; %d nodes connected",
+            len(cohort.wanted),
+            state.n_clients,
+            len(cohort.asked),
+            len(nodes),
+        )
+        return [message for message, _ in round_.messages]
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Take what came, fresh and late, and step."""
+        round_, server, found = self._round, self.server, self._found
+        if round_ is None:
+            return None, None
+        if found is None:  # another loop has waited
+            found = Collected(replies=_by_request(replies))
+            round_.sent = {message.metadata.message_id: one for message, one in round_.messages}
+            gone = set(found.replies)
+            self._mailbox.owed |= {n: one for n, one in round_.sent.items() if n not in gone}
+        round_.take(found, self._mailbox.take_late(), self._read, server.roster.clients)
+        round_.close(self.strategy.apply(server.state, round_.cohort, round_.arrivals()))
+        server.settle(round_.settled)
+        self._say(round_)
+        means = reported.aggregate(round_.taken(), self.weighted_by_key, self.train_metrics_aggr_fn)
+        self._measured("", means)
+        assert round_.applied is not None
+        return (self._arrays() if round_.applied.stepped else None), means
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> list[Message]:
+        """Ask some of those who are free how good the model is."""
+        self._evaluation = []
+        if not self.fraction_evaluate or not self.server.has_begun:
+            return []
+        server, state, clock = self.server, self.server.state, self._mailbox.clock
+        there = {node.id: node for node in connected(grid)}
+        free = np.flatnonzero(self._free(there)[0] & state.active)
+        wanted = max(int(len(free) * self.fraction_evaluate), self.min_evaluate_nodes)
+        rng = generator(server.seed, "flower/evaluate", state.t)
+        chosen = np.sort(rng.choice(free, size=min(wanted, len(free)), replace=False))
+        settings = ConfigRecord({**config, names.ROUND: server_round})
+        content = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: settings})
+        for number in chosen.tolist():
+            node = there[server.roster.clients[number].node]
+            request = Request("evaluate", node, state.t, clock.wall(), number)
+            message = self._message(content, node, MessageType.EVALUATE)
+            self._evaluation.append((message, request))
+        logger.info("configure_evaluate: %d of %d free nodes", len(chosen), len(free))
+        return [message for message, _ in self._evaluation]
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Means of what the clients measured, weighted by examples."""
+        answers = _by_request(replies)
+        valid = [reply.content for reply in answers.values() if not reply.has_error()]
+        if self._evaluation:
+            logger.info(
+                "aggregate_evaluate: %d results and %d failures, %d without an answer",
+                len(valid),
+                len(answers) - len(valid),
+                len(self._evaluation) - len(answers),
+            )
+        means = reported.aggregate(valid, self.weighted_by_key, self.evaluate_metrics_aggr_fn)
+        self._measured("clients_", means)
+        if self._found is None:  # another loop: its round ends here
+            sent = {message.metadata.message_id: one for message, one in self._evaluation}
+            self._mailbox.owed |= {n: one for n, one in sent.items() if n not in answers}
+            self._finish_round()
+        self._evaluation = []
+        return means
+
+    def summary(self) -> None:
+        """Say how the strategy is set."""
+        for line in summary.lines(self):
+            logger.info("%s", line)
+
+    # -- clients -------------------------------------------------------------------------------
+
+    def retire(self, client_id: str) -> None:
+        """A client leaves for good, before the next round begins."""
+        self._retired.append(client_id)
+
+    def _retire(self) -> None:
+        for client_id in self._retired:
+            number = self.server.roster.number(client_id)
+            if number is None:
+                logger.warning("retired: no client is called %r", client_id)
+            elif self.server.retire(client_id):
+                self._mailbox.forget(number)
+        self._retired = []
+
+    def _drop_lost(self, nodes: Sequence[Node], grid: Grid) -> None:
+        """Take what came since the last round; whoever restarted forgot what it was asked."""
+        self._mailbox.poll(grid)
+        self.server.roster.refresh(nodes)
+        lost = self._mailbox.drop_lost(nodes)
+        if self.server.has_begun:
+            self.server.settle((one.client, one.t) for one in lost if one.kind == "train")
+        now, there = self._mailbox.clock.wall(), {node.id: node.activated for node in nodes}
+        self.server.busy = [
+            one
+            for one in self.server.busy
+            if now <= one.asked_at + self.timing.patience
+            and there.get(one.node, one.activated) == one.activated
+        ]
+
+    def _meet(self, nodes: Sequence[Node], config: ConfigRecord, grid: Grid) -> dict[int, Message]:
+        """Find out who new nodes are; only the first round of a process waits for it.
+
+        The updates of nodes that trained instead of introducing themselves, by node id.
+        """
+        server, mailbox = self.server, self._mailbox
+        self._place(mailbox.take_introduced(), nodes)
+        strangers = introductions.strangers(nodes, server, mailbox)
+        answers: list[tuple[Request, Message]] = []
+        if not self.introduce:
+            silent = [introductions.Met(node) for node in strangers]
+            self._refused += introductions.place(silent, nodes, server, self._t)
+        elif strangers:
+            content, now = self._introduction(config), mailbox.clock.wall()
+            asked = [
+                (
+                    self._message(content, node, MessageType.TRAIN),
+                    Request("introduce", node, self._t, now),
+                )
+                for node in strangers
+            ]
+            sent = mailbox.send(grid, asked)
+            if self._has_met:
+                mailbox.owed |= sent  # they join when they have answered
+            else:
+                found = mailbox.collect(grid, sent)
+                answers = [(sent[name], reply) for name, reply in found.replies.items()]
+                self._place(answers, nodes)
+        self._has_met = True
+        if server.has_begun:
+            server.grow()
+        elif len(server.roster):
+            assert self._first is not None
+            server.begin(self._format, self._first)
+        else:
+            raise RuntimeError(
+                f"nobody to begin with: {len(nodes)} nodes are connected, none said who it is, and "
+                "`clients` names none"
+            )
+        return introductions.early_updates(answers)
+
+    def _place(self, answers: Sequence[tuple[Request, Message]], nodes: Sequence[Node]) -> None:
+        met = introductions.read(answers, self.limits, self.weighted_by_key)
+        self._refused += introductions.place(met, nodes, self.server, self._t)
+
+    def _free(self, there: dict[int, Node]) -> tuple[Bools, dict[int, str]]:
+        """(N,) connected and without an open request; and why the others are not."""
+        roster, busy = self.server.roster, self._mailbox.busy
+        free = np.zeros(self.server.state.n_clients, dtype=np.bool_)
+        held, why = {one.client for one in self.server.busy}, {}
+        for number, client in enumerate(roster.clients):
+            if client.node not in there or roster.of_node(client.node) != number:
+                why[number] = "not connected"
+            elif client.node in busy or number in held:
+                why[number] = "busy with an earlier request"
+            else:
+                free[number] = True
+        return free, why
+
+    # -- messages ------------------------------------------------------------------------------
+
+    def _message(self, content: RecordDict, node: Node, kind: str) -> Message:
+        patience, group = self.timing.patience, str(self._t + 1)
+        return Message(content, node.id, kind, ttl=patience, group_id=group)
+
+    def _values(self, config: ConfigRecord, server_round: int) -> dict[str, Any]:
+        """How clients train; what the app's own config says takes precedence."""
+        local = local_values(self.strategy.local, self._t, self.server.seed)
+        return {**local, **config, names.ROUND: server_round}
+
+    def _introduction(self, config: ConfigRecord) -> RecordDict:
+        values = {**self._values(config, self._t + 1), names.INTRODUCE: True}
+        return RecordDict(
+            {self.arrayrecord_key: self._record(), self.configrecord_key: ConfigRecord(values)}
+        )
+
+    def _read(self, request: Request, reply: Message) -> Update:
+        assert request.start is not None
+        return read_update(
+            reply.content,
+            self._format,
+            request.start,
+            self.limits,
+            arrays_key=self.arrayrecord_key,
+            examples_key=self.weighted_by_key,
+        )
+
+    # -- the model -----------------------------------------------------------------------------
+
+    @property
+    def _t(self) -> int:
+        return self.server.state.t if self.server.has_begun else 0
+
+    @property
+    def _format(self) -> ModelArrays:
+        if self._model is None:
+            raise RuntimeError("the model is not known yet: call start() or configure_train()")
+        return self._model
+
+    def _open(self, arrays: ArrayRecord) -> None:
+        """Learn what the model looks like, and go on with the folder's run if there is one."""
+        if self._model is not None:
+            return
+        model = ModelArrays.of(arrays, self._buffers)
+        self._model = self.server.resume(model) or model
+        self._first = self._model.vector(arrays)
+        in_vector = {self._model.names[place] for place in self._model.in_vector}
+        self._kept = {name: arrays[name] for name in self._model.names if name not in in_vector}
+
+    def _record(self) -> ArrayRecord:
+        assert self._first is not None
+        params = self.server.state.params if self.server.has_begun else self._first
+        return self._format.record(params, self._kept)
+
+    def _arrays(self) -> ArrayRecord:
+        """The model as it is now, for whoever plays the rounds; other arrays are taken up."""
+        self._returned = self._record()
+        return self._returned
+
+    # -- the log -------------------------------------------------------------------------------
+
+    def _measured(self, prefix: str, record: MetricRecord | None) -> None:
+        """Numbers for the round's log: ``test_…`` by the server, ``clients_…`` by the clients."""
+        if record is None or self._round is None:
+            return
+        for name, value in record.items():
+            if not isinstance(value, list) and isfinite(value):
+                told = name if name.startswith(prefix) else prefix + name
+                self._round.metrics[told] = float(value)
+
+    def _say(self, round_: TrainRound) -> None:
+        counts = np.bincount(round_.outcome, minlength=len(Outcome))
+        words = [f"{counts[one]} {one.name.lower()}" for one in Outcome if counts[one]]
+        logger.info("aggregate_train: %s", ", ".join(words))
+        for one in round_.outcomes(self.server.roster.clients):
+            if one.outcome != Outcome.CAME:
+                why = f" ({one.detail})" if one.detail else ""
+                logger.info("\t> %s: %s%s", one.id, one.outcome.name.lower(), why)
+
+    def _finish_round(self) -> None:
+        """Write down the round, and commit the state that follows it."""
+        round_, self._round = self._round, None
+        if round_ is None:
+            return
+        seconds = self._mailbox.clock.now() - round_.began
+        self.outcomes = round_.outcomes(self.server.roster.clients)
+        busy = [
+            Busy(one.client, one.node.id, one.node.activated, one.asked_at)
+            for one in self._mailbox.owed.values()
+            if one.client >= 0
+        ]
+        log = round_.log(seconds, self.server.own.clock + seconds)
+        self.server.finish_round(log, self.outcomes, [*busy, *self.server.busy])
+
+
+def _by_request(replies: Iterable[Message]) -> dict[str, Message]:
+    """By the message they answer, never by who seems to have sent them."""
+    return {reply.metadata.reply_to_message_id: reply for reply in replies}
+
+
+def _keep(there: dict[int, MetricRecord], number: int, record: MetricRecord | None) -> None:
+    if record is not None:
+        there[number] = record

@@ -1,0 +1,65 @@
+"""How a strategy is set and what it came to, as Flower's strategies tell it: a tree of lines."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from flwr.serverapp.strategy import Result
+
+if TYPE_CHECKING:
+    from understudy.flower.strategy import UnderstudyStrategy
+
+logger = logging.getLogger("flwr")
+
+
+def lines(strategy: UnderstudyStrategy) -> Iterator[str]:
+    """One after the other."""
+    parts, timing = strategy.strategy, strategy.timing
+    limits, folder = strategy.limits, strategy.server.folder
+    yield "\t├──> Parts:"
+    yield f"\t│\t├──Sampler: {_short(parts.sampler)}"
+    yield f"\t│\t├──Compensator: {_short(parts.compensator)}"
+    yield f"\t│\t├──Aggregator and server: {_short(parts.aggregator)} | {_short(parts.server)}"
+    yield f"\t│\t├──Clients train: {_short(parts.local)}"
+    yield f"\t│\t└──Weighting: by {parts.weighting}"
+    yield "\t├──> Rounds:"
+    yield f"\t│\t├──Deadline: {timing.deadline:g} s"
+    yield f"\t│\t├──Quorum: {timing.quorum:.0%}, then {timing.grace:g} s of grace"
+    yield f"\t│\t└──Late updates wanted for: {timing.patience - timing.deadline:g} s"
+    yield "\t├──> Sampling:"
+    yield (
+        f"\t│\t├──Fraction: train ({strategy.fraction_train:.2f}) | "
+        f"evaluate ({strategy.fraction_evaluate:.2f})"
+    )
+    yield (
+        f"\t│\t├──Minimum nodes: train ({strategy.min_train_nodes}) | "
+        f"evaluate ({strategy.min_evaluate_nodes})"
+    )
+    yield (
+        f"\t│\t└──Minimum available nodes: {strategy.min_available_nodes}, waited for at most "
+        f"{timing.wait:g} s"
+    )
+    norm = "any norm" if limits.norm is None else f"norm up to {limits.norm:g}"
+    yield f"\t├──> At the door: {norm}{', clipped' if limits.clip else ''}"
+    yield f"\t├──> Kept in: {'nothing, a crash loses all' if folder is None else folder}"
+    yield "\t└──> Keys in records:"
+    yield f"\t\t├── Weighted by: '{strategy.weighted_by_key}'"
+    yield f"\t\t├── ArrayRecord key: '{strategy.arrayrecord_key}'"
+    yield f"\t\t└── ConfigRecord key: '{strategy.configrecord_key}'"
+
+
+def _short(part: object) -> str:
+    """A part in its own words, functions by their names."""
+    return re.sub(r"<function (\S+) at 0x[0-9a-f]+>", r"\1", repr(part))
+
+
+def tell(result: Result) -> None:
+    """Log what came out."""
+    logger.info("")
+    logger.info("Final results:")
+    for line in io.StringIO(str(result)):
+        logger.info("\t%s", line.rstrip("\n"))

@@ -1,0 +1,193 @@
+"""One round of training, from who was asked to what is written down about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+from flwr.app import Message, RecordDict
+
+from understudy.core.types import (
+    Applied,
+    Arrivals,
+    Cohort,
+    Outcome,
+    Reason,
+    Refusal,
+    RoundLog,
+)
+from understudy.flower.door import Update
+from understudy.flower.model_arrays import Unreadable
+from understudy.flower.outcomes import ClientOutcome
+from understudy.flower.requests import NODE_UNAVAILABLE, Collected, Request, last_line
+from understudy.flower.roster import Client
+
+Read = Callable[[Request, Message], Update]  # raises Unreadable
+
+
+@dataclass
+class TrainRound:
+    """What is known of a round while it is played."""
+
+    t: int
+    cohort: Cohort
+    began: float  # on the clock that `seconds` are measured by
+    messages: list[tuple[Message, Request]] = field(default_factory=list)
+    early: list[tuple[Request, Message]] = field(default_factory=list)  # answered beforehand
+    sent: dict[str, Request] = field(default_factory=dict)  # message id → request
+    came: list[tuple[Request, Update, RecordDict]] = field(default_factory=list)
+    late: list[tuple[Request, Update]] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+    settled: set[tuple[int, int]] = field(default_factory=set)  # (client, round): nothing will come
+    became: dict[int, Outcome] = field(default_factory=dict)  # where the round itself cannot tell
+    why: dict[int, str] = field(default_factory=dict)  # details for a person
+    seconds: dict[int, float] = field(default_factory=dict)  # until each answered
+    megabytes_down: float = 0.0
+    metrics: dict[str, float] = field(default_factory=dict)
+    timings: dict[str, float] = field(default_factory=dict)
+    applied: Applied | None = None
+    outcome: npt.NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, dtype=np.int8))
+
+    # -- what came -----------------------------------------------------------------------------
+
+    def take(
+        self,
+        found: Collected,
+        late: Sequence[tuple[Request, Message]],
+        read: Read,
+        clients: Sequence[Client],
+    ) -> None:
+        """Sort answers into updates, refusals and errors; nothing of it raises."""
+        for request, reply in self.early:
+            self._take(request, reply, read, clients)
+        for name, request in self.sent.items():
+            client = request.client
+            if name in found.seconds:
+                self.seconds[client] = found.seconds[name]
+            if name in found.replies:
+                self._take(request, found.replies[name], read, clients)
+            elif name in found.restarted:
+                self._lost(request, Outcome.RESTARTED, "its node restarted")
+            elif name in found.unreadable:
+                self._refuse(request, Reason.UNREADABLE, found.unreadable[name])
+            else:
+                self.why[client] = "no answer in time"
+        reached = {request.client for request in self.sent.values()}
+        reached |= {request.client for request, _ in self.early}
+        for client in set(self.cohort.asked.tolist()) - reached:
+            self.settled.add((client, self.t))
+            self.why[client] = "the message could not be sent"
+        for request, reply in late:
+            self._take_late(request, reply, read)
+
+    def _take(
+        self, request: Request, reply: Message, read: Read, clients: Sequence[Client]
+    ) -> None:
+        if reply.has_error():
+            code = reply.error.code
+            if code != NODE_UNAVAILABLE:
+                words = f"error {code}: {last_line(reply.error.reason)}"
+                self._lost(request, Outcome.ERROR, words)
+            elif clients[request.client].activated != request.node.activated:
+                self._lost(request, Outcome.RESTARTED, "its node restarted")
+            else:
+                self._lost(request, Outcome.MISSING, "its node left")
+            return
+        try:
+            self.came.append((request, read(request, reply), reply.content))
+        except Unreadable as error:
+            self._refuse(request, error.reason, error.detail)
+
+    def _take_late(self, request: Request, reply: Message, read: Read) -> None:
+        """An update to learn from, or an error that nobody waits for any more."""
+        if reply.has_error():
+            self.settled.add((request.client, request.t))
+            return
+        try:
+            self.late.append((request, read(request, reply)))
+            self.why[request.client] = f"asked in round {request.t}"
+        except Unreadable as error:
+            self.settled.add((request.client, request.t))
+            self.refusals.append(Refusal(request.client, error.reason, f"late: {error.detail}"))
+
+    def _lost(self, request: Request, outcome: Outcome, why: str) -> None:
+        self.settled.add((request.client, request.t))
+        self.became[request.client], self.why[request.client] = outcome, why
+
+    def _refuse(self, request: Request, reason: Reason, detail: str) -> None:
+        self._lost(request, Outcome.REFUSED, f"{reason}: {detail}")
+        self.refusals.append(Refusal(request.client, reason, detail))
+
+    def arrivals(self) -> Arrivals:
+        """What `Strategy.apply` takes."""
+        taken = [*((request, update) for request, update, _ in self.came), *self.late]
+        if not taken:
+            return Arrivals.none()
+        updates = [update for _, update in taken]
+        return Arrivals(
+            ids=[request.client for request, _ in taken],
+            deltas=[update.delta for update in updates],
+            n_examples=[update.n_examples for update in updates],
+            n_steps=[update.n_steps for update in updates],
+            losses=[update.loss for update in updates],
+            label_counts=[update.label_counts for update in updates],
+            start_round=[request.t for request, _ in taken],
+        )
+
+    # -- what became of it ---------------------------------------------------------------------
+
+    def close(self, applied: Applied) -> None:
+        """The step is taken: say what became of everyone."""
+        self.applied, self.outcome = applied, applied.outcome.copy()
+        for client, outcome in self.became.items():
+            if self.outcome[client] == Outcome.MISSING:
+                self.outcome[client] = outcome
+        for refusal in applied.refusals:
+            if isinstance(refusal.id, int):
+                self.why[refusal.id] = f"{refusal.reason}: {refusal.detail}"
+
+    def taken(self) -> list[RecordDict]:
+        """Replies whose update was used."""
+        return [
+            content
+            for request, _, content in self.came
+            if self.outcome[request.client] == Outcome.CAME
+        ]
+
+    def outcomes(self, clients: Sequence[Client]) -> tuple[ClientOutcome, ...]:
+        """One record for each client that the round was about."""
+        return tuple(
+            ClientOutcome(
+                t=self.t,
+                client=number,
+                id=clients[number].id,
+                outcome=Outcome(int(outcome)),
+                detail="" if outcome == Outcome.CAME else self.why.get(number, ""),
+                seconds=self.seconds.get(number),
+            )
+            for number, outcome in enumerate(self.outcome)
+            if outcome != Outcome.NOT_WANTED
+        )
+
+    def log(self, seconds: float, clock: float) -> RoundLog:
+        """The round as it is kept."""
+        assert self.applied is not None
+        applied, contributions = self.applied, self.applied.contributions
+        updates = [*(update for _, update, _ in self.came), *(update for _, update in self.late)]
+        clipped = sum(update.clipped for update in updates)
+        return RoundLog(
+            t=self.t,
+            outcome=self.outcome,
+            refusals=(*self.refusals, *applied.refusals),
+            ids=contributions.ids,
+            source=contributions.source,
+            coef=contributions.coef,
+            notes={**applied.notes, **({"clipped": float(clipped)} if clipped else {})},
+            metrics=self.metrics,
+            megabytes_up=sum(update.megabytes for update in updates),
+            megabytes_down=self.megabytes_down,
+            timings={**self.timings, **applied.timings, "round": seconds},
+            clock=clock,
+        )

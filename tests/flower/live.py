@@ -1,0 +1,214 @@
+"""A real federation on 127.0.0.1 for tests: the example app, with faults on request.
+
+Clients do what their node's ``faults`` say, such as ``1:raise;2:nan``, and tell by files that they
+have begun. The server waits after each round until the test lets it go on. So no test depends on
+how long anything takes, as long as it is done before a deadline.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import psutil
+
+ROOT = Path(__file__).parents[2]
+APP = ROOT / "examples" / "flower_app"
+PATIENCE = 600.0  # seconds for anything that must happen: far beyond what it takes
+
+FAULTS = '''
+"""What goes wrong, and files by which a test knows when."""
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Array, ArrayRecord
+
+
+def faults(message, context, call):
+    config = context.node_config
+    t = int(message.content["config"]["server-round"]) - 1
+    if "understudy-introduce" in message.content["config"]:
+        return call(message, context)
+    signals = Path(str(config["signals"]))
+    (signals / f"training-{config['partition-id']}-{t}").touch()
+    plan = dict(one.split(":") for one in str(config.get("faults", "")).split(";") if one)
+    what = plan.get(str(t))
+    if what == "raise":
+        raise RuntimeError("this client is broken")
+    if what == "hang":
+        time.sleep(100_000)
+    if what == "die":
+        os.kill(os.getpid(), 9)
+    if what == "slow":
+        while not (signals / f"answer-{config['partition-id']}").exists():
+            time.sleep(0.2)
+    reply = call(message, context)
+    arrays = reply.content["arrays"]
+    name, first = next(iter(arrays.items()))
+    if what == "nan":
+        arrays[name] = Array(np.full(first.shape, np.nan, dtype=np.float32))
+    elif what == "shape":
+        arrays[name] = Array(np.zeros((2, 3), dtype=np.float32))
+    elif what == "cut":
+        arrays[name] = Array("float32", first.shape, "numpy.ndarray", first.data[:-7])
+    elif what == "rubbish":
+        data = np.random.default_rng(0).bytes(100_000_000)
+        reply.content["arrays"] = ArrayRecord(
+            {name: Array("float32", first.shape, "numpy.ndarray", data)}
+        )
+    return reply
+'''
+CLIENT = """
+from understudy.flower import client_app
+
+from digits_app.faults import faults
+from digits_app.task import load_data, make_model
+
+app = client_app(make_model, load_data, mods=[faults])
+"""
+GATE = '''
+
+def gated(server_round, arrays):
+    """Evaluate, then wait until the test lets the next round begin."""
+    import time
+    from pathlib import Path
+
+    found = central_evaluate(server_round, arrays)
+    signals = Path({signals!r})
+    (signals / f"evaluated-{{server_round}}").touch()
+    while not (signals / f"go-{{server_round}}").exists():
+        time.sleep(0.2)
+    return found
+'''
+
+
+def example(name: str) -> ModuleType:
+    """A script of the example app, as a module."""
+    if str(APP) not in sys.path:
+        sys.path.append(str(APP))  # it imports its neighbours
+    spec = importlib.util.spec_from_file_location(f"example_{name}", APP / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Live:
+    """A federation, an app with faults, and the files by which they and the test talk."""
+
+    def __init__(self, folder: Path, n_nodes: int, *, insecure: bool = False) -> None:
+        self.folder, self.signals = folder, folder / "signals"
+        self.signals.mkdir(parents=True)
+        self.app = folder / "app"
+        shutil.copytree(APP, self.app, ignore=shutil.ignore_patterns("__pycache__", "federation"))
+        (self.app / "digits_app" / "faults.py").write_text(FAULTS)
+        (self.app / "digits_app" / "client_app.py").write_text(CLIENT)
+        task = self.app / "digits_app" / "task.py"
+        task.write_text(task.read_text() + GATE.format(signals=str(self.signals)))
+        server = self.app / "digits_app" / "server_app.py"
+        server.write_text(server.read_text().replace("central_evaluate", "gated"))
+        self.federation: Any = example("federation").Federation(
+            folder / "federation", n_nodes, insecure=insecure
+        )
+        self._runs: list[str] = []
+
+    def config(self, number: int, faults: str = "") -> str:
+        """A node's own settings."""
+        plan = f" faults='{faults}'" if faults else ""
+        return (
+            f"partition-id={number} num-partitions={self.federation.n_nodes} "
+            f"signals='{self.signals}'{plan}"
+        )
+
+    def start(self, faults: dict[int, str]) -> float:
+        """SuperLink and SuperNodes; the seconds that one `flwr` command takes on this machine."""
+        federation = self.federation
+        federation.start_superlink()
+        if not federation.insecure:
+            for number in range(federation.n_nodes):
+                federation.register(f"client-{number}")
+        for number in range(federation.n_nodes):
+            federation.start_node(number, config=self.config(number, faults.get(number, "")))
+        self.wait_for(lambda: federation.online() == federation.n_nodes, "all nodes to connect")
+        begin = time.monotonic()
+        federation.flwr("supernode", "list", "federation")
+        return time.monotonic() - begin
+
+    def run(self, **config: Any) -> str:
+        """`flwr run`; the id of the run."""
+        words = (f"{key.replace('_', '-')}={value!r}" for key, value in config.items())
+        run_id: str = self.federation.run(self.app, " ".join(words))
+        self._runs.append(run_id)
+        return run_id
+
+    def log(self, run_id: str) -> str:
+        """What a ServerApp has said."""
+        said: str = self.federation.flwr("log", run_id, "federation", "--show", check=False)
+        return said
+
+    def go(self, number: int) -> None:
+        """Let the server begin the round after Flower's round `number`."""
+        (self.signals / f"go-{number}").touch()
+
+    def wait_for_file(self, name: str) -> None:
+        self.wait_for((self.signals / name).exists, name, pause=0.2)
+
+    def wait_for(self, happened: Callable[[], bool], what: str, pause: float = 3.0) -> None:
+        """Come back once something has happened; an error with all logs where it does not."""
+        end = time.monotonic() + PATIENCE
+        while not happened():
+            if time.monotonic() > end:
+                raise TimeoutError(f"waited {PATIENCE:.0f} s for {what}\n{self.all_logs()}")
+            time.sleep(pause)  # commands of Flower take a second of a core
+
+    def wait_for_run(self, run_id: str) -> str:
+        """How it ended."""
+        status = ""
+
+        def has_ended() -> bool:
+            nonlocal status
+            status = self.federation.status(run_id)
+            return status.startswith("finished")
+
+        self.wait_for(has_ended, f"run {run_id} to end")
+        return status
+
+    def pids(self, program: str) -> list[int]:
+        """Flower's own processes of one kind."""
+        return [
+            process.pid
+            for process in self.federation.helpers()
+            if any(word.endswith(program) for word in process.cmdline()[:3])
+        ]
+
+    def all_logs(self, last: int = 4000) -> str:
+        """The end of every log, for a person who looks for the reason."""
+        texts = {run_id: self.log(run_id) for run_id in self._runs}
+        paths = sorted(self.federation.folder.glob("*.log"))
+        texts |= {path.name: path.read_text(errors="replace") for path in paths}
+        return "\n".join(f"--- {name}\n{text[-last:]}" for name, text in texts.items())
+
+    def stop(self) -> None:
+        """End everything; an error where anything of it is left."""
+        self.federation.stop()
+        left = self.federation.helpers()
+        assert not left, f"left behind: {left}"
+
+    def listeners(self) -> set[str]:
+        """Addresses at which anything of the federation listens."""
+        return {
+            connection.laddr.ip
+            for process in self.federation.helpers()
+            for connection in psutil.Process(process.pid).net_connections()
+            if connection.status == psutil.CONN_LISTEN
+        }

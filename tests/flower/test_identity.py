@@ -1,0 +1,306 @@
+"""Who is who: ids that outlive nodes, keys that ids belong to, newcomers, and those who leave."""
+
+import ast
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+
+import understudy.flower
+from tests.flower.loopback import LoopbackGrid, Node, config_of, nodes_of
+from tests.flower.toy import files_with, first_arrays, moved, play, reply_of, toy_app
+from understudy import MIFA, Population, Strategy, fdms, fedavg_is, fedgs
+from understudy.flower import UnderstudyStrategy, introduction
+from understudy.flower.roster import ClaimRefused, Roster, identity, order
+from understudy.flower.roster import Node as There
+from understudy.server.state import row_stores
+
+
+def test_ids_in_the_order_of_preference():
+    node = There(9, name="hospital", key="ab" * 32)
+    assert identity(node, "client-7") == "client-7"
+    assert identity(node, None) == "hospital"
+    assert identity(There(9, key="ab" * 32), None) == "key-" + "ab" * 8
+    assert identity(There(9), None) == "node-9"
+    assert sorted(["10", "2", "b", "a", "1"], key=order) == ["1", "2", "10", "a", "b"]
+
+
+def test_numbers_do_not_depend_on_who_comes_first():
+    nodes = nodes_of(toy_app(), 12)
+    adapter = play(LoopbackGrid(reversed(nodes)))
+    assert [client.id for client in adapter.server.roster.clients] == [str(i) for i in range(12)]
+
+
+def test_a_client_that_restarts_under_a_new_node_id_keeps_its_number_and_memory():
+    nodes = nodes_of(toy_app(), 3)
+    grid = LoopbackGrid(nodes)
+
+    def after_round(t):
+        if t == 0:  # without keys: a new node id at every start
+            del grid.nodes[nodes[1].id]
+            grid.nodes[555] = Node(555, nodes[1].app, nodes[1].config)
+
+    adapter = play(
+        grid,
+        Strategy(compensator=MIFA(wait=False)),
+        rounds=3,
+        after_round=after_round,
+        fraction_evaluate=0.0,
+    )
+    assert adapter.history == [
+        {"0": "came", "1": "came", "2": "came"},
+        {"0": "came", "1": "unavailable", "2": "came"},  # while it introduces itself
+        {"0": "came", "1": "came", "2": "came"},
+    ]
+    assert adapter.server.state.n_clients == 3
+    assert adapter.server.roster.clients[1].node == 555
+    np.testing.assert_allclose(
+        adapter.result.arrays["w"].numpy(), np.full(3, 3 * 14 / 6), rtol=1e-6
+    )
+
+
+def test_while_the_dead_node_still_looks_connected_the_newest_one_counts():
+    nodes = nodes_of(toy_app(), 3)
+    grid = LoopbackGrid(nodes)
+
+    def after_round(t):
+        if t == 0:
+            nodes[1].silent = lambda message: True  # killed: it looks connected for a minute
+            grid.nodes[555] = Node(555, nodes[1].app, nodes[1].config)
+
+    adapter = play(grid, rounds=5, after_round=after_round, fraction_evaluate=0.0)
+    assert [one["1"] for one in adapter.history] == ["came", "missing", "came", "came", "came"]
+    asked = [m.metadata.dst_node_id for m in grid.sent]
+    assert asked.count(nodes[1].id) == 3  # introduction, round 0, round 1; then it is left alone
+
+
+def test_where_keys_are_on_a_second_claimant_is_refused_and_the_run_goes_on():
+    nodes = nodes_of(toy_app(), 3, secure=True)
+    thief = Node(666, nodes[0].app, {"partition-id": 1}, name="clinic-9", key=b"another key")
+    grid = LoopbackGrid(nodes)
+
+    def after_round(t):
+        if t == 0:
+            grid.nodes[666] = thief
+
+    adapter = play(grid, rounds=3, after_round=after_round, fraction_evaluate=0.0)
+    assert adapter.history == [{"0": "came", "1": "came", "2": "came"}] * 3
+    assert adapter.server.state.n_clients == 3
+    assert adapter.server.roster.clients[1].node == nodes[1].id
+    assert [m.metadata.dst_node_id for m in grid.sent].count(666) == 1  # asked who it is, no more
+
+
+def test_a_stolen_name_is_refused_even_before_its_owner_has_spoken():
+    nodes = nodes_of(toy_app(), 2, secure=True)
+    for node in nodes:
+        node.config = {"client-id": node.name, "partition-id": 0}
+    thief = Node(50, toy_app(), {"client-id": "hospital-1", "partition-id": 0}, "clinic", b"key 9")
+    adapter = play(LoopbackGrid([thief, *nodes]))
+    assert list(adapter.history[0]) == ["hospital-0", "hospital-1"]
+    assert adapter.server.roster.clients[1].node == nodes[1].id
+
+
+def test_an_id_is_bound_to_its_key_for_good():
+    roster = Roster()
+    assert roster.place(There(1, "a", "key a", "monday"), "0", t=0) == 0
+    with pytest.raises(ClaimRefused, match="belongs to another key"):
+        roster.place(There(2, "b", "key b", "monday"), "0", t=1)
+    again = Roster.from_json(roster.to_json())  # after a crash
+    with pytest.raises(ClaimRefused, match="belongs to another key"):
+        again.place(There(2, "b", "key b", "monday"), "0", t=1)
+    assert again.is_known(There(2, "b", "key b", "monday"))
+    assert not again.is_known(There(2, "b", "key b", "tuesday"))  # it may try again
+    assert again.place(There(3, "a", "key a", "tuesday"), "0", t=2) == 0
+    assert again.of_node(3) == 0
+    assert again.of_node(1) is None
+
+
+def test_without_registered_names_one_can_say_that_keys_are_on():
+    for keys, refused in ((True, True), (None, False), (False, False)):
+        roster = Roster(keys=keys)
+        roster.place(There(1, "", "key a", "monday"), "0", t=0)
+        try:
+            roster.place(There(2, "", "key b", "monday"), "0", t=1)
+            assert not refused
+        except ClaimRefused:
+            assert refused
+
+
+def test_new_clients_join_at_any_round():
+    nodes = nodes_of(toy_app(), 4)
+    grid = LoopbackGrid(nodes[:2])
+
+    def after_round(t):
+        if t in (0, 2):
+            node = nodes[2 if t == 0 else 3]
+            grid.nodes[node.id] = node
+
+    adapter = play(grid, fdms(), rounds=6, after_round=after_round, fraction_evaluate=0.0)
+    assert [sorted(one) for one in adapter.history] == [
+        ["0", "1"],
+        ["0", "1"],  # client 2 introduces itself meanwhile
+        ["0", "1", "2"],
+        ["0", "1", "2"],
+        ["0", "1", "2", "3"],
+        ["0", "1", "2", "3"],
+    ]
+    assert set(adapter.history[-1].values()) == {"came"}
+
+
+def test_expected_clients_have_their_numbers_before_they_come():
+    nodes = nodes_of(toy_app(), 3)
+    grid = LoopbackGrid(nodes[1:])
+    adapter = play(grid, clients=("2", "1", "0"), rounds=1)
+    assert adapter.history == [{"2": "came", "1": "came", "0": "unavailable"}]
+
+
+def test_a_declared_population_that_nobody_can_describe_newcomers_in_is_closed():
+    nodes = nodes_of(toy_app(), 3)
+    known = Population(2, p=[0.5, 1.0])
+    adapter = play(
+        LoopbackGrid(nodes), fedavg_is(), clients=("0", "1"), population=known, weighting=None
+    )
+    assert adapter.history == [{"0": "came", "1": "came"}]
+    np.testing.assert_allclose(adapter.result.arrays["w"].numpy(), np.full(3, (2 * 1 + 2) / 2))
+    with pytest.raises(ValueError, match="population: expected one of 1 clients"):
+        UnderstudyStrategy(clients=("0",), population=known)
+
+
+def test_the_mod_tells_the_label_histograms_that_fedgs_needs():
+    def counts(context):
+        return [10.0, 0.0] if context.node_config["partition-id"] % 2 else [0.0, 10.0]
+
+    app = toy_app(mods=[introduction(counts, lambda context: 10)])
+    adapter = play(LoopbackGrid(nodes_of(app, 6)), fedgs(m=2), rounds=3, fraction_evaluate=0.0)
+    told = adapter.server.state.label_counts
+    assert told.tolist() == [[0, 10], [10, 0]] * 3
+    assert [len(one) for one in adapter.history] == [2, 2, 2]
+    with pytest.raises(ValueError, match="label_counts"):
+        play(LoopbackGrid(nodes_of(toy_app(), 6)), fedgs(m=2, graph="labels"))
+
+
+def test_an_app_that_knows_no_introductions_trains_and_that_counts_in_round_0():
+    trained = []
+
+    def behave(message, context):
+        trained.append((context.node_id, config_of(message)["server-round"]))
+        return reply_of(message, moved(message.content.array_records["arrays"], 1.0))
+
+    nodes = nodes_of(toy_app(behave, mods=[]), 3)
+    for number, node in enumerate(nodes):
+        node.name, node.key = f"hospital-{number}", f"key {number}".encode()
+    adapter = play(LoopbackGrid(nodes), rounds=2)
+    assert list(adapter.history[0]) == ["hospital-0", "hospital-1", "hospital-2"]
+    assert adapter.history[0] == adapter.history[1]
+    assert sorted(trained) == [(node.id, t) for node in nodes for t in (1, 2)]  # none in vain
+    np.testing.assert_allclose(adapter.result.arrays["w"].numpy(), np.full(3, 2.0))
+
+
+def test_who_cannot_say_who_it_is_is_asked_again():
+    calls = []
+
+    def fails_at_first(message, context, call):
+        calls.append(context.node_id)
+        if calls.count(context.node_id) == 1 and context.node_id == 101:
+            raise OSError("the data is not mounted yet")
+        return introduction()(message, context, call)
+
+    nodes = nodes_of(toy_app(mods=[fails_at_first]), 2)
+    adapter = play(LoopbackGrid(nodes), rounds=3, min_available_nodes=1, fraction_evaluate=0.0)
+    assert adapter.history == [{"0": "came"}, {"0": "came"}, {"0": "came", "1": "came"}]
+
+
+def test_without_introductions_clients_are_their_nodes():
+    nodes = nodes_of(toy_app(), 2)
+    grid = LoopbackGrid(nodes)
+    adapter = play(grid, introduce=False, fraction_evaluate=0.0)
+    assert list(adapter.history[0]) == ["node-100", "node-101"]
+    assert not any("understudy-introduce" in config_of(m) for m in grid.sent)
+
+
+def test_a_retired_client_is_wanted_no_more_and_its_memory_is_erased(tmp_path):
+    secret = np.full(3, 1234.5, dtype=np.float32)
+
+    def behave(message, context):
+        if context.node_config["partition-id"] == 1:
+            moved = message.content.array_records["arrays"]["w"].numpy() + secret
+            return reply_of(message, ArrayRecord({"w": Array(moved)}))
+        return None
+
+    def counts(context):
+        return [7777.0 + context.node_config["partition-id"], 1.0]
+
+    nodes = nodes_of(toy_app(behave, mods=[introduction(counts)]), 3)
+    grid, folder = LoopbackGrid(nodes), tmp_path / "run"
+    strategy = Strategy(compensator=MIFA(wait=False))
+    options = {"folder": folder, "weighting": "clients", "fraction_evaluate": 0.0}
+    play(grid, strategy, rounds=1, **options)
+    needles = secret.tobytes(), np.float64(7778.0).tobytes()
+    assert files_with(folder, needles[0]) == ["compensator-0.rows"]
+    assert files_with(folder, needles[1]) == ["population-0.safetensors", "state.safetensors"]
+
+    adapter = play(LoopbackGrid(nodes), strategy, rounds=3, retired=("1",), **options)
+    assert adapter.history == [{"0": "came", "2": "came"}] * 2
+    state = adapter.server.state
+    assert state.active.tolist() == [True, False, True]
+    assert np.isnan(state.n_examples[1])
+    assert files_with(folder, needles[0]) == []
+    assert files_with(folder, needles[1]) == []
+    again = play(LoopbackGrid(nodes), strategy, rounds=4, retired=("1", "nobody"), **options)
+    assert again.history == [{"0": "came", "2": "came"}]
+
+
+def test_a_client_can_be_retired_between_two_rounds():
+    nodes = nodes_of(toy_app(), 3)
+    grid = LoopbackGrid(nodes)
+    adapter = UnderstudyStrategy(
+        Strategy(compensator=MIFA(wait=False)), clock=grid.time.clock(), fraction_evaluate=0.0
+    )
+    seen = []
+
+    def evaluate(number, arrays):
+        if number == 1:
+            adapter.retire("2")
+        if number:
+            seen.append([one.id for one in adapter.outcomes])
+
+    adapter.start(grid, first_arrays(), num_rounds=3, evaluate_fn=evaluate)
+    assert [one.id for one in adapter.outcomes] == ["0", "1"]
+    (store,) = [store for _, store in row_stores(adapter.server.state)]
+    assert store.known.tolist() == [True, True, False]
+    torch.testing.assert_close(store.get(2), torch.zeros(3))
+
+
+def test_the_mod_does_not_disturb_the_app():
+    """Evaluation passes untouched; what the app itself reports is kept."""
+
+    def behave(message, context):
+        reply = reply_of(message, message.content.array_records["arrays"])
+        reply.content["understudy"] = ConfigRecord({"num-steps": 3})
+        return reply
+
+    grid = LoopbackGrid([])
+    app = toy_app(behave)
+    content = RecordDict({"arrays": first_arrays(), "config": ConfigRecord({"server-round": 1})})
+    message = Message(content, 5, "train")
+    context = Context(1, 5, {"client-id": "clinic", "partition-id": 3}, RecordDict(), {})
+    reply = app(message, context)
+    assert dict(reply.content["understudy"]) == {"client-id": "clinic", "num-steps": 3}
+    evaluated = app(Message(content, 5, "evaluate"), context)
+    assert "understudy" not in evaluated.content
+    assert grid.sent == []
+
+
+def test_only_public_modules_of_flower_are_used():
+    public = {"flwr.app", "flwr.serverapp", "flwr.serverapp.strategy", "flwr.clientapp"}
+    found = set()
+    for path in Path(understudy.flower.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("flwr"):
+                found.add(node.module)
+            elif isinstance(node, ast.Import):
+                found |= {one.name for one in node.names if one.name.startswith("flwr")}
+    assert found <= public
+    assert "flwr.app" in found

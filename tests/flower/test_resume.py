@@ -1,0 +1,213 @@
+"""Nothing is lost: a ServerApp that dies in any round goes on from the last finished one."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Array, ArrayRecord
+
+from tests.flower.loopback import LoopbackGrid, nodes_of
+from tests.flower.toy import first_arrays, play, reply_of, round_of, toy_app
+from understudy import MIFA, FixedDropout, Outcome, Strategy, fdms
+from understudy.flower import UnderstudyStrategy, read_outcomes
+from understudy.memory.tensor_stream import CheckpointError
+from understudy.server.state import leaves, row_stores
+from understudy.studies import LiveLog, results, write_report
+from understudy.studies.store.store import Store
+
+STRATEGIES = {"fdms": fdms(), "mifa": Strategy(compensator=MIFA(wait=False))}
+
+
+class Killed(BaseException):
+    """As if the process were gone: nothing is tidied up that a kill would not."""
+
+
+def noisy(message, context):
+    """Each client moves differently in each round, so that rounds can be told apart."""
+    number, t = context.node_config["partition-id"], round_of(message)
+    rng = np.random.default_rng((number, t))
+    values = message.content.array_records["arrays"]["w"].numpy()
+    moved = (values + rng.normal(size=3)).astype(np.float32)
+    return reply_of(message, ArrayRecord({"w": Array(moved)}), number + 1)
+
+
+def saved(state):
+    """All that a checkpoint holds, comparable."""
+    found = {}
+    for path, value in leaves(state):
+        if path.startswith("extra."):
+            continue
+        found[path] = value.tolist() if isinstance(value, torch.Tensor | np.ndarray) else value
+    for path, store in row_stores(state):
+        found[path] = {int(i): store.get(int(i)).tolist() for i in np.flatnonzero(store.known)}
+    return found
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("when", ["while clients train", "while it is evaluated"])
+def test_a_killed_run_goes_on_with_identical_state(name, when, tmp_path):
+    strategy, drill = STRATEGIES[name], FixedDropout(0.4)
+    whole = play(LoopbackGrid(nodes_of(toy_app(noisy), 5)), strategy, rounds=6, availability=drill)
+
+    folder = tmp_path / "run"
+    grid = LoopbackGrid(nodes_of(toy_app(noisy), 5))
+    pull = grid.pull_messages
+
+    def killed_while_pulling(ids):
+        if when == "while clients train" and round_of(grid.sent[-1]) == 3:
+            raise Killed
+        return pull(ids)
+
+    grid.pull_messages = killed_while_pulling
+
+    def after_round(t):
+        if when == "while it is evaluated" and t == 3:
+            raise Killed
+
+    with pytest.raises(Killed):
+        play(grid, strategy, rounds=6, availability=drill, folder=folder, after_round=after_round)
+    again = play(
+        LoopbackGrid(nodes_of(toy_app(noisy), 5, first_id=900)),  # as new SuperNodes would be
+        strategy,
+        rounds=6,
+        availability=drill,
+        folder=folder,
+    )
+    assert len(again.history) == 3  # rounds 3, 4, 5
+    assert again.history == whole.history[3:]
+    assert saved(again.server.state) == saved(whole.server.state)
+    np.testing.assert_array_equal(
+        again.result.arrays["w"].numpy(), whole.result.arrays["w"].numpy()
+    )
+    records = read_outcomes(folder)
+    assert [one.t for one in records] == sorted(one.t for one in records)
+    assert [sum(one.t == t for one in records) for t in range(6)] == [5] * 6
+
+
+@pytest.mark.process
+def test_a_process_killed_with_9_leaves_the_last_finished_round(tmp_path):
+    program = f"""
+import os, sys
+sys.path[:0] = {sys.path!r}
+from tests.flower.test_resume import noisy
+from tests.flower.loopback import LoopbackGrid, nodes_of
+from tests.flower.toy import play, toy_app
+from understudy import fdms
+def after_round(t):
+    if t == 4:
+        os.kill(os.getpid(), 9)
+play(LoopbackGrid(nodes_of(toy_app(noisy), 4)), fdms(), rounds=9, folder={str(tmp_path / "run")!r},
+     after_round=after_round)
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True)
+    assert done.returncode == -9, done.stderr.decode()
+    again = play(
+        LoopbackGrid(nodes_of(toy_app(noisy), 4)), fdms(), rounds=6, folder=tmp_path / "run"
+    )
+    assert len(again.history) == 2
+    whole = play(LoopbackGrid(nodes_of(toy_app(noisy), 4)), fdms(), rounds=6)
+    assert saved(again.server.state) == saved(whole.server.state)
+
+
+def test_whoever_was_busy_when_the_run_died_is_not_asked_before_it_is_free(tmp_path):
+    """The new run cannot hear of the old one's answers, so it goes by the clock."""
+    nodes = nodes_of(toy_app(), 3)
+    nodes[2].silent = lambda m: "understudy-introduce" not in m.content["config"]
+    options = {"folder": tmp_path / "run", "deadline": 30.0, "late_for": 20.0}
+    options["fraction_evaluate"] = 0.0
+    first = LoopbackGrid(nodes)
+    play(first, rounds=1, **options)
+    (busy,) = json.loads((json_of_extra(tmp_path / "run"))["extra.busy"])
+    assert (busy["client"], busy["node"]) == (2, nodes[2].id)
+
+    nodes[2].silent = lambda m: False
+    second = LoopbackGrid(nodes, first.time)
+    again = play(second, rounds=3, after_round=lambda t: second.time.sleep(30), **options)
+    assert [one["2"] for one in again.history] == ["unavailable", "came"]
+
+    third = LoopbackGrid(nodes, first.time)
+    nodes[2].restart()
+    assert play(third, rounds=4, **options).history == [{"0": "came", "1": "came", "2": "came"}]
+
+
+def json_of_extra(folder):
+    from understudy.server.checkpoint import numbers_of
+
+    return numbers_of(folder / "server")
+
+
+def test_another_model_or_strategy_is_refused_by_name(tmp_path):
+    options = {"folder": tmp_path / "run"}
+    play(LoopbackGrid(nodes_of(toy_app(), 2)), fdms(), **options)
+    with pytest.raises(CheckpointError, match="compensator is FDMS there, MIFA here"):
+        play(LoopbackGrid(nodes_of(toy_app(), 2)), STRATEGIES["mifa"], **options)
+    grid = LoopbackGrid(nodes_of(toy_app(), 2))
+    adapter = UnderstudyStrategy(fdms(), clock=grid.time.clock(), **options)
+    with pytest.raises(CheckpointError, match=r"holds another model: 'w' is .*\[3\].* there"):
+        adapter.start(grid, first_arrays(width=4))
+
+
+def test_a_run_that_is_done_is_not_played_again(tmp_path):
+    options = {"folder": tmp_path / "run", "rounds": 2}
+    first = play(LoopbackGrid(nodes_of(toy_app(), 2)), **options)
+    again = play(LoopbackGrid([]), **options)
+    assert again.history == []
+    np.testing.assert_array_equal(
+        again.result.arrays["w"].numpy(), first.result.arrays["w"].numpy()
+    )
+
+
+def test_the_log_is_in_the_store_and_tables_pictures_and_report_work(tmp_path):
+    runs, folder = tmp_path / "runs", tmp_path / "run"
+
+    def some_rounds(rounds, strategy, label, folder, crash=None):
+        def after_round(t):
+            if t == crash:
+                raise Killed
+
+        return play(
+            LoopbackGrid(nodes_of(toy_app(noisy), 5)),
+            strategy,
+            rounds=rounds,
+            folder=folder,
+            availability=FixedDropout(0.4),
+            after_round=after_round,
+            ledger=LiveLog(runs, "clinics", label),
+        )
+
+    with pytest.raises(Killed):
+        some_rounds(6, fdms(), "fdms", folder, crash=3)
+    with Store.open(runs) as store:
+        (cell,) = store.cells("clinics")
+        assert (cell.status, cell.rounds) == ("failed", 3)
+    some_rounds(6, fdms(), "fdms", folder)
+    some_rounds(6, STRATEGIES["mifa"], "mifa", tmp_path / "other")
+    with Store.open(runs) as store:
+        cells = store.cells("clinics")
+        assert [(cell.labels["strategy"], cell.status, cell.rounds) for cell in cells] == [
+            ("fdms", "done", 6),
+            ("mifa", "done", 6),
+        ]
+        assert cells[0].facts["names"] == ["0", "1", "2", "3", "4"]
+        assert cells[0].facts["sizes"] == [1, 2, 3, 4, 5]
+        logs = list(store.logs(cells[0].key))
+    outcomes = read_outcomes(folder)
+    for log in logs:
+        told = {one.client: one.outcome for one in outcomes if one.t == log.t}
+        assert {i: Outcome(int(became)) for i, became in enumerate(log.outcome)} == told
+    rounds = results(runs, level="round", study="clinics")
+    assert rounds["test_accuracy"].tolist()[:6] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
+    assert rounds["came"].tolist()[:6] == [5, 3, 3, 3, 3, 3]
+    clients = results(runs, level="client", study="clinics")
+    assert clients["wanted"].tolist() == [6] * 10
+    page = write_report(runs, "clinics").read_text()
+    assert "live federation" in page
+    assert "5 clients with 1 to 5 training examples each" in page
+
+
+def test_the_store_takes_absolute_folders_only():
+    with pytest.raises(ValueError, match="folder: expected an absolute path"):
+        LiveLog("runs")

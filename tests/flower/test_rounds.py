@@ -1,0 +1,383 @@
+"""Rounds that end: deadlines, quorum, grace, late updates, and every kind of absence."""
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import ArrayRecord, ConfigRecord
+from flwr.common.constant import ErrorCode
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyServerSideFixedClipping,
+    FedAvg,
+)
+from flwr.serverapp.strategy import Strategy as FlowerStrategy
+
+from tests.flower.loopback import LoopbackGrid, PretendTime, config_of, nodes_of
+from tests.flower.toy import first_arrays, play, reply_of, round_of, toy_app
+from understudy import MIFA, Local, Scaffold, Strategy, Uniform, fdms
+from understudy.flower import UnderstudyStrategy
+from understudy.flower.requests import NODE_UNAVAILABLE
+from understudy.server.state import row_stores
+
+
+def introduces(message):
+    return "understudy-introduce" in config_of(message)
+
+
+def w(adapter):
+    return adapter.result.arrays["w"].numpy()
+
+
+def test_without_arguments_it_does_what_flowers_fedavg_does():
+    strategy = FedAvg(fraction_evaluate=1.0)
+    theirs = strategy.start(LoopbackGrid(nodes_of(toy_app(), 4)), first_arrays(), num_rounds=3)
+    grid = LoopbackGrid(nodes_of(toy_app(), 4))
+    ours = UnderstudyStrategy(clock=grid.time.clock()).start(grid, first_arrays(), num_rounds=3)
+    # by examples: (1·1 + 2·2 + 3·3 + 4·4) / 10 a round
+    np.testing.assert_allclose(ours.arrays["w"].numpy(), np.full(3, 9.0), rtol=1e-6)
+    np.testing.assert_allclose(ours.arrays["w"].numpy(), theirs.arrays["w"].numpy(), rtol=1e-6)
+    for attribute in ("train_metrics_clientapp", "evaluate_metrics_clientapp"):
+        one, other = getattr(ours, attribute), getattr(theirs, attribute)
+        assert list(one) == list(other) == [1, 2, 3]
+        for number in one:
+            assert dict(one[number]) == pytest.approx(dict(other[number]))
+
+
+def test_flowers_own_loop_and_a_privacy_wrapper_can_drive_it():
+    def start(wrap):
+        grid = LoopbackGrid(nodes_of(toy_app(), 4))
+        adapter = UnderstudyStrategy(fdms(), clock=grid.time.clock())
+        loop = wrap(adapter)
+        result = FlowerStrategy.start(loop, grid, first_arrays(), num_rounds=3, timeout=60)
+        return result.arrays["w"].numpy(), adapter
+
+    plain, adapter = start(lambda adapter: adapter)
+    assert adapter.server.state.t == 3
+    np.testing.assert_allclose(plain, np.full(3, 9.0), rtol=1e-6)
+
+    # clipped to the norm 1: everybody moves by 1/√3, whatever its size; the noise is tiny
+    clipped, adapter = start(
+        lambda adapter: DifferentialPrivacyServerSideFixedClipping(
+            adapter, noise_multiplier=1e-9, clipping_norm=1.0, num_sampled_clients=4
+        )
+    )
+    np.testing.assert_allclose(clipped, np.full(3, 3 / np.sqrt(3)), rtol=1e-4)
+    # the state follows the arrays that the wrapper made, up to the last round's noise
+    np.testing.assert_allclose(adapter.server.state.params.numpy(), clipped, atol=1e-6)
+
+
+def test_a_round_ends_at_its_deadline():
+    nodes = nodes_of(toy_app(), 3)
+    nodes[2].silent = lambda message: True
+    grid = LoopbackGrid(nodes)
+    adapter = play(grid, rounds=1, deadline=30.0, introduce=False, clients=())
+    assert sorted(adapter.history[0].values()) == ["came", "came", "missing"]
+    assert 30 <= grid.time.seconds < 36  # the evaluation does not wait for the silent one
+    np.testing.assert_allclose(w(adapter), np.full(3, (1 + 4) / 3), rtol=1e-6)
+
+
+def test_the_timeout_of_start_bounds_the_deadline():
+    nodes = nodes_of(toy_app(), 3)
+    nodes[2].silent = lambda message: True
+    grid = LoopbackGrid(nodes)
+    adapter = UnderstudyStrategy(deadline=1000.0, introduce=False, clock=grid.time.clock())
+    adapter.start(grid, first_arrays(), num_rounds=1, timeout=20)
+    assert 20 <= grid.time.seconds < 25
+
+
+@pytest.mark.parametrize(("quorum", "grace", "slow", "came"), [
+    (0.5, 5.0, 4.0, 4),  # within the grace
+    (0.5, 5.0, 8.0, 3),  # after it
+    (1.0, 5.0, 8.0, 4),  # all are waited for
+    (0.5, 0.0, 1.0, 3),
+])  # fmt: skip
+def test_quorum_and_grace(quorum, grace, slow, came):
+    nodes = nodes_of(toy_app(), 4)
+    nodes[3].delay = lambda message: 0.0 if introduces(message) else slow
+    grid = LoopbackGrid(nodes)
+    adapter = play(grid, rounds=1, quorum=quorum, grace=grace, fraction_evaluate=0.0)
+    assert list(adapter.history[0].values()).count("came") == came
+    ended = grid.time.seconds
+    assert ended <= (slow if came == 4 else grace) + 2
+
+
+def slow_in_round_0(seconds):
+    return lambda m: seconds if not introduces(m) and round_of(m) == 0 else 0.0
+
+
+def test_whoever_answered_late_is_free_again_in_the_next_round():
+    nodes = nodes_of(toy_app(), 3)
+    nodes[2].delay = slow_in_round_0(40.0)
+    grid = LoopbackGrid(nodes)
+
+    def after_round(t):
+        grid.time.sleep(15)  # its answer of round 0 arrives before round 1 asks
+
+    adapter = play(grid, rounds=2, after_round=after_round, fraction_evaluate=0.0)
+    assert adapter.history == [
+        {"0": "came", "1": "came", "2": "missing"},
+        {"0": "came", "1": "came", "2": "came"},
+    ]
+    trained = [m for m in grid.sent if not introduces(m)]
+    assert [round_of(m) for m in trained] == [0, 0, 0, 1, 1, 1]
+
+
+def test_a_late_update_becomes_the_memory_of_its_client():
+    """MIFA's mean over three: (1 + 2 + 0) / 3 twice; then client 2 is away, but remembered."""
+    nodes = nodes_of(toy_app(), 3)
+    nodes[2].delay = slow_in_round_0(50.0)
+    nodes[0].delay = lambda m: 0.0 if introduces(m) else 25.0  # so that round 1 waits
+    grid = LoopbackGrid(nodes)
+
+    def after_round(t):
+        nodes[2].online = t != 1
+
+    adapter = play(
+        grid,
+        Strategy(compensator=MIFA(wait=False)),
+        rounds=3,
+        weighting="clients",
+        fraction_evaluate=0.0,
+        after_round=after_round,
+    )
+    assert [one["2"] for one in adapter.history] == ["missing", "late", "unavailable"]
+    np.testing.assert_allclose(w(adapter), np.full(3, 1 + 1 + 2), rtol=1e-6)
+    state = adapter.server.state
+    assert state.pending.tolist() == []
+    (remembered,) = [store.get(2) for _, store in row_stores(state)]
+    torch.testing.assert_close(remembered, torch.full((3,), 3.0))
+
+
+def test_a_client_that_owes_an_answer_is_asked_again_only_when_that_is_given_up():
+    nodes = nodes_of(toy_app(), 3)
+    nodes[2].silent = lambda m: not introduces(m) and round_of(m) < 2
+    grid = LoopbackGrid(nodes)
+    adapter = play(
+        grid,
+        rounds=6,
+        after_round=lambda t: grid.time.sleep(25),
+        deadline=30.0,
+        late_for=60.0,
+        fraction_evaluate=0.0,
+    )
+    # asked at 25 s; 90 s later it is given up, and asked anew
+    assert [one["2"] for one in adapter.history] == [
+        "missing",
+        "unavailable",
+        "unavailable",
+        "came",
+        "came",
+        "came",
+    ]
+
+
+def test_every_kind_of_absence_has_its_own_outcome():
+    def behave(message, context):
+        if context.node_config["partition-id"] == 0 and round_of(message) == 1:
+            raise RuntimeError("out of memory")
+        return
+
+    nodes = nodes_of(toy_app(behave), 6)
+    grid = LoopbackGrid(nodes)
+    push = grid.push_messages
+
+    def push_and_break(messages):
+        ids = push(messages)
+        if any(round_of(m) == 1 for m in messages):
+            nodes[1].online = False  # leaves after it was asked
+            nodes[2].restart()
+            by_node = {m.metadata.dst_node_id: name for m, name in zip(messages, ids, strict=True)}
+            grid.broken.add(by_node[nodes[3].id])
+        return ids
+
+    grid.push_messages = push_and_break
+
+    def after_round(t):
+        nodes[5].online = t != 0
+
+    adapter = play(grid, fdms(), rounds=2, after_round=after_round, fraction_evaluate=0.0)
+    assert adapter.history[0] == {str(i): "came" for i in range(6)}
+    assert adapter.history[1] == {
+        "0": "error",
+        "1": "missing",
+        "2": "restarted",
+        "3": "refused",
+        "4": "came",
+        "5": "unavailable",
+    }
+    why = {one.id: one.detail for one in adapter.outcomes}
+    assert "out of memory" in why["0"]
+    assert why["1"] == "its node left"
+    assert "cut short" in why["3"]
+    assert why["5"] == "not connected"
+    assert NODE_UNAVAILABLE == ErrorCode.NODE_UNAVAILABLE
+
+
+def test_waiting_for_nodes_is_bounded():
+    nodes = nodes_of(toy_app(), 4)
+    nodes[3].online = False
+    grid = LoopbackGrid(nodes)
+    adapter = play(grid, min_available_nodes=4, wait=50.0)
+    assert len(adapter.history[0]) == 3
+    assert 50 <= grid.time.seconds < 60
+
+    for node in nodes:
+        node.online = False
+    with pytest.raises(RuntimeError, match="nobody to begin with: 0 nodes are connected"):
+        play(LoopbackGrid(nodes), wait=50.0)
+
+
+def test_a_round_with_nobody_is_a_round():
+    nodes = nodes_of(toy_app(), 2)
+    grid = LoopbackGrid(nodes)
+
+    def after_round(t):
+        for node in nodes:
+            node.online = t != 0
+
+    adapter = play(grid, rounds=3, after_round=after_round, wait=5.0)
+    assert adapter.history[1] == {"0": "unavailable", "1": "unavailable"}
+    np.testing.assert_allclose(w(adapter), np.full(3, 2 * 5 / 3), rtol=1e-6)
+
+
+def test_fraction_train_keeps_its_meaning():
+    grid = LoopbackGrid(nodes_of(toy_app(), 10))
+    adapter = play(grid, rounds=4, fraction_train=0.35, min_train_nodes=2, fraction_evaluate=0.0)
+    assert [len(outcomes) for outcomes in adapter.history] == [3, 3, 3, 3]
+    assert len({frozenset(outcomes) for outcomes in adapter.history}) > 1
+    few = play(LoopbackGrid(nodes_of(toy_app(), 10)), fraction_train=0.1, min_train_nodes=5)
+    assert len(few.history[0]) == 5
+    with pytest.raises(ValueError, match=r"fraction_train: expected 1.0 with Uniform"):
+        UnderstudyStrategy(Strategy(sampler=Uniform(2)), fraction_train=0.5)
+
+
+def test_no_training_where_the_fraction_is_zero():
+    grid = LoopbackGrid(nodes_of(toy_app(), 3))
+    adapter = UnderstudyStrategy(fraction_train=0.0, clock=grid.time.clock())
+    result = adapter.start(grid, first_arrays(), num_rounds=3)
+    np.testing.assert_array_equal(result.arrays["w"].numpy(), np.zeros(3))
+    assert not grid.sent
+
+
+def test_evaluation_asks_a_fraction_of_the_free_nodes():
+    grid = LoopbackGrid(nodes_of(toy_app(), 10))
+    play(grid, rounds=2, fraction_evaluate=0.3, min_evaluate_nodes=2)
+    asked = [m for m in grid.sent if m.metadata.message_type == "evaluate"]
+    assert len(asked) == 6
+
+
+def test_how_clients_train_travels_and_the_apps_own_config_wins():
+    grid = LoopbackGrid(nodes_of(toy_app(), 2))
+    local = Local(lr=0.5, schedule=_halves, epochs=3, batch_size=4, batch_growth=1, momentum=0.25)
+    config = ConfigRecord({"momentum": 0.9, "my-own": "word"})
+    play(grid, Strategy(local=local), rounds=2, train_config=config, fraction_evaluate=0.0, seed=5)
+    last = [dict(config_of(m)) for m in grid.sent][-1]
+    assert last == {
+        "lr": 0.25,
+        "local-epochs": 3,
+        "batch-size": 8,
+        "momentum": 0.9,
+        "weight-decay": 0.0,
+        "proximal-mu": 0.0,
+        "seed": 5,
+        "my-own": "word",
+        "server-round": 2,
+        "client-number": 1,
+    }
+
+
+def _halves(t):
+    return 0.5**t
+
+
+def test_scaffold_needs_the_number_of_steps():
+    """An app that does not tell it is refused by name, and the run goes on."""
+    grid = LoopbackGrid(nodes_of(toy_app(), 2))
+    adapter = play(grid, Strategy(local=Local(rule=Scaffold())), rounds=1)
+    assert adapter.history[0] == {"0": "refused", "1": "refused"}
+    assert "bad n_steps" in adapter.outcomes[0].detail
+    trained = [m for m in grid.sent if m.metadata.message_type == "train"][-1]
+    assert list(trained.content.array_records["correction"]) == ["w"]
+
+
+def test_metrics_of_an_odd_client_do_not_end_the_run():
+    def behave(message, context):
+        number = context.node_config["partition-id"]
+        if number == 0:
+            return reply_of(message, message.content.array_records["arrays"], 1, other=1.0)
+        if number == 1:
+            arrays = message.content.array_records["arrays"]
+            return reply_of(message, arrays, 1, train_loss=float("nan"))
+        return None
+
+    adapter = play(LoopbackGrid(nodes_of(toy_app(behave), 5)), rounds=1)
+    assert set(adapter.history[0].values()) == {"came"}
+    means = adapter.result.train_metrics_clientapp[1]
+    assert dict(means) == {"train_loss": pytest.approx((2 * 3 + 3 * 4 + 4 * 5) / 12)}
+
+
+def test_the_users_own_aggregation_may_fail():
+    def broken(replies, key):
+        assert len(replies) == 2
+        assert key == "num-examples"
+        raise ZeroDivisionError
+
+    adapter = play(LoopbackGrid(nodes_of(toy_app(), 2)), train_metrics_aggr_fn=broken)
+    assert adapter.result.train_metrics_clientapp == {}
+    assert set(adapter.history[0].values()) == {"came"}
+
+
+def test_a_grid_that_fails_to_send_does_not_end_the_run():
+    grid = LoopbackGrid(nodes_of(toy_app(), 2))
+    push = grid.push_messages
+
+    def fails_once(messages):
+        if any(round_of(m) == 1 for m in messages):
+            raise OSError("HTTP 500")
+        return push(messages)
+
+    grid.push_messages = fails_once
+    adapter = play(grid, rounds=3, fraction_evaluate=0.0)
+    assert adapter.history[1] == {"0": "missing", "1": "missing"}
+    assert "could not be sent" in adapter.outcomes[0].detail or adapter.history[2] == {
+        "0": "came",
+        "1": "came",
+    }
+
+
+def test_pretended_time_can_pass():
+    time = PretendTime()
+    time.sleep(2.5)
+    assert time.clock().now() == 2.5
+
+
+def test_summary_is_a_tree(caplog):
+    import logging
+
+    logging.getLogger("flwr").propagate = True
+    try:
+        with caplog.at_level("INFO", logger="flwr"):
+            UnderstudyStrategy(fdms(), deadline=45.0).summary()
+    finally:
+        logging.getLogger("flwr").propagate = False
+    lines = [record.getMessage() for record in caplog.records]
+    assert any("Compensator: FDMS(" in line for line in lines)
+    assert any("Deadline: 45 s" in line for line in lines)
+    assert all(line.lstrip("\t")[0] in "├└│" for line in lines)
+
+
+def test_arguments_are_checked():
+    for options, words in (
+        ({"deadline": 0}, "deadline"),
+        ({"quorum": 1.5}, "quorum"),
+        ({"folder": "runs/mine"}, "folder: expected an absolute path"),
+        ({"fraction_evaluate": -0.1}, "fraction_evaluate"),
+        ({"clients": ("a", "a")}, "clients: expected distinct ids"),
+        ({"weighting": "size"}, "weighting"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            UnderstudyStrategy(**options)
+    with pytest.raises(TypeError, match=r"strategy: expected an understudy\.Strategy"):
+        UnderstudyStrategy(FedAvg())
+    numbers, grid = ArrayRecord([np.zeros(3, dtype=np.int64)]), LoopbackGrid([])
+    with pytest.raises(ValueError, match="at least one floating array"):
+        UnderstudyStrategy().start(grid, numbers)

@@ -1,0 +1,115 @@
+"""The example app, unchanged, in Flower's own simulation; and two hundred rounds of it.
+
+Ray listens on all interfaces, so everything runs where there is only a loopback.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.flower.live import APP, ROOT
+from understudy.flower import read_outcomes
+from understudy.studies import results
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(3600)]
+
+ALONE = ["unshare", "-rn", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
+MEGABYTE = 2**20
+
+# A SuperLink that simulates, one run of the app, and how much memory its ServerApp took meanwhile.
+SCRIPT = """
+import json, sys, time
+from pathlib import Path
+
+import psutil
+
+from tests.flower.live import APP, example
+
+folder, rounds, clients, config = Path(sys.argv[1]), *map(int, sys.argv[2:4]), sys.argv[4]
+federation = example("federation").Federation(folder / "federation", 0, insecure=True)
+samples = []
+
+def lines():
+    log = folder / "run" / "rounds.jsonl"
+    return log.read_bytes().count(b"\\n") if log.exists() else 0
+
+def sample():
+    for process in federation.helpers():
+        try:
+            if any(word.endswith("flwr-simulation") for word in process.cmdline()[:3]):
+                samples.append([lines(), process.memory_info().rss])
+        except psutil.Error:
+            pass
+
+try:
+    federation._start("superlink", [*federation.superlink_command(), "--simulation"])
+    federation._wait_for_port()
+    run_config = f"num-rounds={rounds} folder='{folder}/run' runs='{folder}/runs' {config}"
+    said = federation.flwr(
+        "run", str(APP), "federation", "--run-config", run_config, "--federation-config",
+        f"num-supernodes={clients} client-resources-num-cpus=1", "--format", "json",
+    )
+    run_id = json.loads(said[said.index("{"):])["run-id"]
+    checked = 0.0
+    while True:
+        sample()
+        time.sleep(1)
+        if time.monotonic() - checked > 10:
+            status, checked = federation.status(run_id), time.monotonic()
+            if status.startswith("finished"):
+                break
+    log = federation.flwr("log", run_id, "federation", "--show", check=False)
+    (folder / "told").write_text(json.dumps({"status": status, "log": log, "samples": samples}))
+finally:
+    federation.stop()
+"""
+
+
+def simulated(folder, rounds, clients, config):
+    """One run; its status, its log, and (rounds played, resident bytes) from time to time."""
+    refused = subprocess.run([*ALONE, "true"], capture_output=True, check=False).returncode
+    if shutil.which("unshare") is None or refused:
+        pytest.skip("unshare -rn is refused here: Ray would listen on all interfaces")
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [*ALONE, sys.executable, "-c", SCRIPT, str(folder), str(rounds), str(clients), config],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    logs = [path.read_text(errors="replace")[-4000:] for path in folder.rglob("*.log")]
+    assert done.returncode == 0, "\n".join([done.stdout, done.stderr, *logs])
+    told = json.loads((folder / "told").read_text())
+    assert told["status"] == "finished:completed", told["log"][-4000:]
+    return told
+
+
+@pytest.mark.slow
+def test_the_example_app_runs_unchanged_in_flowers_simulation(tmp_path):
+    simulated(tmp_path, 6, 10, "dropout=0.4 fraction-evaluate=0.5 local-epochs=4")
+    outcomes = read_outcomes(tmp_path / "run")
+    assert [sum(one.t == t for one in outcomes) for t in range(6)] == [10] * 6
+    became = {one.outcome.name for one in outcomes}
+    assert became == {"CAME", "UNAVAILABLE"}
+    assert {one.detail for one in outcomes if one.outcome.name == "UNAVAILABLE"} == {"the drill"}
+    rounds = results(tmp_path / "runs", level="round", study="live")
+    assert rounds["test_accuracy"].iloc[-1] > 0.5
+    assert np.isfinite(rounds["clients_accuracy"]).all()
+
+
+@pytest.mark.full
+def test_two_hundred_rounds_take_no_more_memory_than_twenty(tmp_path):
+    told = simulated(tmp_path, 200, 50, "dropout=0.6 local-epochs=1 batch-size=32")
+    samples = np.array(told["samples"])
+    later = samples[samples[:, 0] >= 20]
+    assert later[-1, 0] >= 195
+    begin = later[later[:, 0] <= 25][:, 1].max()
+    grown = (later[:, 1].max() - begin) / MEGABYTE
+    print(f"resident memory from round 20 on: {begin / MEGABYTE:.0f} MB, {grown:+.1f} MB")
+    assert grown < 50
+    assert APP.is_dir()
