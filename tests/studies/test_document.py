@@ -1043,7 +1043,7 @@ def test_a_dataset_that_is_no_function_is_refused(tmp_path: Path) -> None:
         ),
         (
             {"top": "metrics = {x = 'loud_parts:FEDERATION'}"},
-            "metrics.x: expected a function, got Federation(",
+            "metrics.x: expected a function, got <Federation ",
         ),
     ],
 )

@@ -15,14 +15,15 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from understudy.core.flat import Layout
-from understudy.core.threads import one_blas_thread
+from understudy.core.threads import one_thread
 from understudy.flower import names
 from understudy.flower.local_config import local_of
 from understudy.flower.mod import Mod, answer, is_introduction, report
 from understudy.simulation.data.shared_memory import aligned_matrix
 from understudy.simulation.training.conv_kernels import kernels, measure
+from understudy.simulation.training.engines import engine_for
 from understudy.simulation.training.evaluation import Metric, labels_of, outputs_of, score
-from understudy.simulation.training.local_sgd import Job, Loss, Recipe, engine_for
+from understudy.simulation.training.jobs import Job, Loss, Recipe
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +166,7 @@ def _train(
     matrix = aligned_matrix(1, layout.size, layout.dtype)
     corrections = _correction(content, layout)
     job = Job(t, [number], [0], start, matrix, corrections=corrections)
-    with kernels(onednn), one_blas_thread():
+    with kernels(onednn), one_thread():
         ((n_steps, mean_loss),) = engine.train(job)
     return start + matrix[0], n_steps, mean_loss
 

@@ -26,8 +26,9 @@ from understudy.flower.model_arrays import ModelArrays
 from understudy.flower.outcomes import FILE as OUTCOMES
 from understudy.flower.outcomes import ClientOutcome, OutcomeFile
 from understudy.flower.roster import Roster
-from understudy.memory.run_folder import STATE, FolderInUse
+from understudy.memory.run_folder import STATE
 from understudy.memory.tensor_stream import CheckpointError
+from understudy.memory.writer_lock import FolderInUse
 from understudy.server import checkpoint
 from understudy.server.state import ServerState, grow_part, row_stores
 from understudy.server.strategy import Strategy
