@@ -10,7 +10,7 @@ from flwr.app import Message
 
 from understudy.core.types import Reason, Refusal
 from understudy.flower.door import Limits, Report, read_report
-from understudy.flower.requests import Mailbox, Request, last_line
+from understudy.flower.requests import ReplyBox, Request, last_line
 from understudy.flower.roster import ClaimRefused, Node, identity, order
 from understudy.flower.server import LiveServer
 
@@ -25,7 +25,7 @@ class Met:
     report: Report = field(default_factory=Report)
 
 
-def strangers(nodes: Sequence[Node], server: LiveServer, mailbox: Mailbox) -> list[Node]:
+def strangers(nodes: Sequence[Node], server: LiveServer, mailbox: ReplyBox) -> list[Node]:
     """Nodes nobody knows, and that were not asked yet."""
     busy = mailbox.busy
     return [node for node in nodes if not server.roster.is_known(node) and node.id not in busy]

@@ -233,7 +233,7 @@ def last_line(words: str | None, longest: int = 200) -> str:
     return lines[-1][:longest] if lines else ""
 
 
-class Mailbox:
+class ReplyBox:
     """Messages that were sent and not answered, over all rounds.
 
     A SuperNode does one message at a time, so whoever owes an answer is not asked again.

@@ -43,7 +43,7 @@ from understudy.flower.outcomes import ClientOutcome
 from understudy.flower.requests import (
     Clock,
     Collected,
-    Mailbox,
+    ReplyBox,
     Request,
     Timing,
     connected,
@@ -167,7 +167,7 @@ class UnderstudyStrategy(FlowerStrategy):
         )
         self.outcomes: tuple[ClientOutcome, ...] = ()  # of the last round
         timing = Timing(deadline, quorum, grace, late_for, wait, poll)
-        self._mailbox = Mailbox(timing, Clock() if clock is None else clock)
+        self._mailbox = ReplyBox(timing, Clock() if clock is None else clock)
         self._buffers, self._retired = tuple(buffers), list(retired)
         self._model: ModelArrays | None = None
         self._first: torch.Tensor | None = None  # (d,) the model until the federation begins
