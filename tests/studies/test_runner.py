@@ -130,9 +130,9 @@ def test_two_cells_at_once_in_two_lasting_processes_equal_one_after_the_other(
             super().__init__()
             started.append(self)
 
-        def heard(self) -> list[tuple[str, tuple[Any, ...]]]:
+        def received(self) -> list[tuple[str, tuple[Any, ...]]]:
             at_once.append(sum(worker.key is not None for worker in started))
-            return super().heard()
+            return super().received()
 
     monkeypatch.setattr(executors, "Worker", Counted)
     monkeypatch.setattr(budgets, "usable_cores", lambda: 2)
@@ -457,7 +457,7 @@ def test_ctrl_c_ends_the_round_and_the_same_call_goes_on_to_the_same_bits(
     assert signal.getsignal(signal.SIGINT) is before
     told = capsys.readouterr().err
     assert told == (
-        "StopSignals when the rounds in progress have ended. Once more kills them.\n"
+        "Stopping when the rounds in progress have ended. Once more kills them.\n"
         "Stopped; what was played is kept. To go on:\nunderstudy run 'my study.toml'\n"
     )
     with Store.open(tmp_path / "runs") as store:
