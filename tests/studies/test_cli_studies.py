@@ -549,7 +549,7 @@ def test_ctrl_c_prints_the_command_that_goes_on(study):
     assert child.returncode == 130, err
     assert out == "small: whether it runs\n6 cells of 1000000 rounds\n\n"
     assert err == (
-        "StopSignals when the rounds in progress have ended. Once more kills them.\n"
+        "Stopping when the rounds in progress have ended. Once more kills them.\n"
         "Stopped; what was played is kept. To go on:\n"
         "understudy run small.toml --jobs 1 --rounds 1000000\n"
     )

@@ -1,4 +1,4 @@
-"""All that a study can name, with its parameters, as lines of text."""
+"""`understudy list`: all that a study can name, with its parameters."""
 
 from __future__ import annotations
 
@@ -6,10 +6,27 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from understudy import registry
 from understudy.registry import UnknownName
+
+
+def list_parts(kind: Annotated[str | None, typer.Argument()] = None) -> None:
+    """What a study can name, with parameters and their defaults.
+
+    KIND is one of strategies, samplers, compensators, races, cutoffs,
+    guards, aggregators, servers, local, rules, schedules, availability,
+    delays, data, partitions, models, losses, analyses: tells what each of
+    them is. Without it, all are listed in short.
+
+    understudy list
+    understudy list samplers
+    """
+    for line in listing(kind):
+        typer.echo(line)
 
 
 @dataclass(frozen=True)
