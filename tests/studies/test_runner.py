@@ -33,7 +33,8 @@ from understudy.studies.execution import signals as stopping
 from understudy.studies.execution.runner import cell_module, run_study
 from understudy.studies.execution.signals import StopSignals, command_that_goes_on
 from understudy.studies.report.report import render
-from understudy.studies.store.store import Store, StoreFull
+from understudy.studies.store.connection import StoreFull
+from understudy.studies.store.store import Store
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from filelock import FileLock
 
 from understudy.memory.writer_lock import WriterLock, taken
 from understudy.studies.execution.run_cell import NO_ROOM
-from understudy.studies.store.store import StoreFull
+from understudy.studies.store.connection import StoreFull
 
 PATIENCE = 10.0  # seconds until a second run of the same study is refused
 BEING_RUN = "this study is already being run by {who}; wait for it, or name another runs folder"

@@ -17,8 +17,9 @@ from understudy.studies.execution.budget import Budget
 from understudy.studies.execution.locks import CellLocks
 from understudy.studies.execution.progress import label
 from understudy.studies.execution.run_cell import NO_ROOM
+from understudy.studies.store.connection import StoreFull
 from understudy.studies.store.model_files import cells_folder, write_files
-from understudy.studies.store.store import Store, StoreFull
+from understudy.studies.store.store import Store
 
 if TYPE_CHECKING:
     from understudy.analysis.findings import Findings
