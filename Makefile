@@ -50,7 +50,7 @@ test-full: $(VENV)/.test-stamp
 lint: $(VENV)/.test-stamp
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
-	$(BIN)/python -m mypy --strict src
+	$(BIN)/python -m mypy --strict src tools
 
 format: $(VENV)/.test-stamp
 	$(BIN)/python -m ruff check --fix .
@@ -69,7 +69,7 @@ bench: $(VENV)/.test-stamp
 clean:
 	rm -rf dist build docs/_build docs/generated benchmarks/scratch
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
-	find src tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests tools docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # A .venv whose Python is gone, or that was copied or moved here with its tree, is made anew.
 ifneq ($(shell $(BIN)/python -c "print('runs')" 2>/dev/null && cat $(VENV)/.made-stamp 2>/dev/null),runs $(CURDIR))

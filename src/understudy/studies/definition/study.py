@@ -177,7 +177,7 @@ class Study:
         document = config.scaled(document, self.scale)
         document = overridden(document, changes)
         self._document = document
-        self._tell(document)
+        self._read_texts(document)
         blocks = blocks_of(document, changes)
         if small is not None:
             told = document["scale"].get(TINY, {})
@@ -204,7 +204,7 @@ class Study:
         built_in = self.file.parent == Path(__file__).parents[1] / "builtin"
         return (str(Path.cwd() if built_in else self.file.parent),)
 
-    def _tell(self, document: Document) -> None:
+    def _read_texts(self, document: Document) -> None:
         def text(key: str) -> str | None:
             value = document.get(key)
             if value is not None and not isinstance(value, str):

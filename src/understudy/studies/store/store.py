@@ -347,7 +347,7 @@ class Store:
         return {name: unpack(value) for name, value in rows}
 
     def client_counts(self, key: str) -> dict[str, Array]:
-        """Sums over the rounds of a run, one number per client: see `tallies`."""
+        """Sums over the rounds of a run, one number per client: see `client_counts`."""
         rows = self._query("SELECT name, value FROM client_counts WHERE key = ?", key)
         return {name: unpack(value) for name, value in rows} or self._counted(key)
 
