@@ -76,7 +76,7 @@ bench: $(VENV)/.test-stamp
 clean:
 	rm -rf dist build docs/_build docs/generated benchmarks/scratch
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
-	find src tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests tools docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # A .venv whose Python is gone, or that was copied or moved here with its tree, is made anew.
 ifneq ($(shell $(BIN)/python -c "print('runs')" 2>/dev/null && cat $(VENV)/.made-stamp 2>/dev/null),runs $(CURDIR))

@@ -13,7 +13,7 @@ import understudy
 from tests.cli import Command
 from understudy import registry
 from understudy.commands import doctor, errors
-from understudy.commands.listing import SECTIONS, listing
+from understudy.commands.list_parts import SECTIONS, listing
 from understudy.measures import MEASURES
 
 ROOT = Path(__file__).parent.parent
@@ -127,7 +127,7 @@ def test_an_unknown_kind(command):
 )  # fmt: skip
 def test_what_is_told_of_an_error(error, code, line, capsys, monkeypatch):
     monkeypatch.delenv(errors.TRACEBACK, raising=False)
-    assert errors.told(error) == code
+    assert errors.report_error(error) == code
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err == f"understudy: {line}\n"
@@ -143,15 +143,15 @@ def test_a_reader_who_has_seen_enough_is_told_nothing():
 def test_a_mistake_of_ours_keeps_its_traceback(monkeypatch):
     monkeypatch.delenv(errors.TRACEBACK, raising=False)
     with pytest.raises(ZeroDivisionError):
-        errors.told(ZeroDivisionError("division by zero"))
+        errors.report_error(ZeroDivisionError("division by zero"))
     with pytest.raises(KeyError):
-        errors.told(KeyError("a"))
+        errors.report_error(KeyError("a"))
 
 
 def test_a_traceback_for_the_asking(monkeypatch):
     monkeypatch.setenv(errors.TRACEBACK, "1")
     with pytest.raises(ValueError, match="alpha"):
-        errors.told(ValueError("alpha"))
+        errors.report_error(ValueError("alpha"))
 
 
 # -- list ----------------------------------------------------------------------------------------

@@ -10,10 +10,12 @@ import click
 import typer
 
 from understudy.commands import errors
+from understudy.commands.doctor import doctor
 from understudy.commands.export import export
-from understudy.commands.lists import doctor, list_parts
+from understudy.commands.list_parts import list_parts
 from understudy.commands.new_app import new_app
-from understudy.commands.pictures import plot, report
+from understudy.commands.plot import plot
+from understudy.commands.report import report
 from understudy.commands.run import run
 from understudy.commands.show import show
 from understudy.commands.studies import studies
@@ -74,5 +76,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except click.Abort:
         code = errors.INTERRUPTED
     except Exception as error:
-        code = errors.told(error)
+        code = errors.report_error(error)
     sys.exit(code)

@@ -251,7 +251,9 @@ def test_a_disk_that_is_really_full_stops_cleanly_and_is_gone_on_with(tmp_path: 
         pytest.skip("mounting a tmpfs is refused here: no small disk can be made")
     assert ran.stdout.split("\n")[0] == "first 1", ran.stdout + ran.stderr
     last = [line for line in ran.stderr.split("\n") if "the disk is full" in line][-1]
-    assert last.startswith("understudy.studies.store.store.StoreFull: " + str(tmp_path / "disk"))
+    assert last.startswith(
+        "understudy.studies.store.connection.StoreFull: " + str(tmp_path / "disk")
+    )
     assert last.endswith("bytes free")
     assert "second 0" in ran.stdout, ran.stdout + ran.stderr
     run_study(study, tmp_path / "whole", on="here")

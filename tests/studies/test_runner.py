@@ -31,7 +31,8 @@ from understudy.studies.execution import signals as stopping
 from understudy.studies.execution.runner import cell_module, run_study
 from understudy.studies.execution.signals import StopSignals, command_that_goes_on
 from understudy.studies.report.report import render
-from understudy.studies.store.store import Store, StoreFull
+from understudy.studies.store.connection import StoreFull
+from understudy.studies.store.store import Store
 
 pytestmark = pytest.mark.process  # it starts and kills processes
 
@@ -130,9 +131,9 @@ def test_two_cells_at_once_in_two_lasting_processes_equal_one_after_the_other(
             super().__init__()
             started.append(self)
 
-        def heard(self) -> list[tuple[str, tuple[Any, ...]]]:
+        def received(self) -> list[tuple[str, tuple[Any, ...]]]:
             at_once.append(sum(worker.key is not None for worker in started))
-            return super().heard()
+            return super().received()
 
     monkeypatch.setattr(executors, "Worker", Counted)
     monkeypatch.setattr(budgets, "usable_cores", lambda: 2)

@@ -27,11 +27,12 @@ from understudy.analysis.findings import Findings
 from understudy.core.types import Outcome, Reason, Refusal, RoundLog
 from understudy.simulation import simulate
 from understudy.studies.definition.cell import Cell, DataRecipe, Task
-from understudy.studies.store import schema
+from understudy.studies.store import connection, schema
 from understudy.studies.store import store as store_module
+from understudy.studies.store.connection import StoreFull
 from understudy.studies.store.log_codec import pack, unpack
 from understudy.studies.store.schema import StoreError
-from understudy.studies.store.store import FILE, Store, StoreFull
+from understudy.studies.store.store import FILE, Store
 
 KEY = "00112233aabbccdd"
 
@@ -363,7 +364,7 @@ def test_rounds_are_on_the_disk_when_add_rounds_returns(tmp_path: Path) -> None:
 def test_a_reader_and_the_writer_do_not_wait_for_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_module, "PATIENCE", 0.0)  # who would wait fails
+    monkeypatch.setattr(connection, "PATIENCE", 0.0)  # who would wait fails
     with begun(tmp_path) as writer, Store.open(tmp_path) as reader:
         writer.add_rounds(KEY, [log(0)])
         with writer._transaction():
@@ -403,7 +404,7 @@ def test_a_reader_cannot_write(tmp_path: Path) -> None:
 def test_a_writer_that_never_gets_its_turn_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_module, "PATIENCE", 0.0)
+    monkeypatch.setattr(connection, "PATIENCE", 0.0)
     with begun(tmp_path) as one, Store.open(tmp_path, write=True) as other:
         with one._transaction(), pytest.raises(StoreError, match=f"{FILE}: another process kept"):
             other.stop(KEY)
@@ -616,7 +617,8 @@ SMALL_DISK = """
 import json, os, subprocess, sys
 sys.path.insert(0, {here!r})
 from tests.studies.test_store import KEY, begun, log
-from understudy.studies.store.store import Store, StoreFull
+from understudy.studies.store.connection import StoreFull
+from understudy.studies.store.store import Store
 from pathlib import Path
 folder = Path(sys.argv[1])
 mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(folder)]

@@ -235,7 +235,7 @@ def _claim(verdict: Verdict, book: Book, sizes: Sizes) -> Iterator[str]:
     yield ""
     yield f"{SIGNS[verdict.verdict]} · {claim.words} ({claim.place})"
     yield ""
-    yield f"{_told(verdict)}{_conditions(claim, book, sizes)}"
+    yield f"{_counts(verdict)}{_conditions(claim, book, sizes)}"
     yield ""
     shown = measure(claim.metric)
     has_values = any(judged.contrast.kind == "value" for judged in verdict.contrasts)
@@ -247,7 +247,7 @@ def _claim(verdict: Verdict, book: Book, sizes: Sizes) -> Iterator[str]:
     yield ""
 
 
-def _told(verdict: Verdict) -> str:
+def _counts(verdict: Verdict) -> str:
     n = len(verdict.contrasts)
     counts = [
         f"{verdict.count(status)} {word}"
@@ -295,7 +295,7 @@ def _contrast(judged: Judged, claim: Claim, shown: Measure, has_values: bool) ->
     unit = Measure("", "", scale=scale)
     cells = [_words(contrast, claim)]
     if has_values:
-        ours = sum(judged.told.values()) / len(judged.told) if judged.told else math.nan
+        ours = sum(judged.ours.values()) / len(judged.ours) if judged.ours else math.nan
         is_value = contrast.kind == "value"
         mark = " %" if ratio else ""
         cells.append(f"{_number(ours * scale, unit, sign=ratio)}{mark}" if is_value else "")

@@ -67,10 +67,10 @@ def number(contrast: Contrast, sides: Sequence[float], sign: float) -> float:
         return trend(*sides, sign=sign)
     if contrast.kind == "near":
         return near(*sides, sign=sign)
-    return value(told(contrast, sides), contrast.paper, contrast.tolerance)
+    return value(compared_value(contrast, sides), contrast.paper, contrast.tolerance)
 
 
-def told(contrast: Contrast, sides: Sequence[float]) -> float:
+def compared_value(contrast: Contrast, sides: Sequence[float]) -> float:
     """What is compared with the paper's value: A, A − B or A/B − 1."""
     if not contrast.told_as:
         return sides[0]
@@ -88,7 +88,7 @@ class Judged:
 
     contrast: Contrast
     numbers: Numbers
-    told: Numbers  # of a value: what is compared with the paper's
+    ours: Numbers  # of a value: what is compared with the paper's
     status: str
     mean: float
     low: float  # of the 90 % interval
@@ -148,7 +148,7 @@ def judge_contrast(contrast: Contrast, sign: float, look: Look) -> Judged:
         sides = [side if isinstance(side, float) else side[seed] for side in measured]
         numbers[seed] = number(contrast, sides, sign)
         if contrast.kind == "value":
-            ours[seed] = told(contrast, sides)
+            ours[seed] = compared_value(contrast, sides)
     status = status_of(list(numbers.values()))
     whole = bool(numbers) and all(math.isfinite(value) for value in numbers.values())
     mean, low, high = interval(list(numbers.values())) if whole else (math.nan,) * 3

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from understudy.analysis.findings import Findings
-from understudy.analysis.found import state_of
+from understudy.analysis.part_state import state_of
 from understudy.core import checks
 from understudy.core.rng import generator
 from understudy.core.roles import Compensator

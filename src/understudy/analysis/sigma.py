@@ -8,7 +8,7 @@ import numpy as np
 
 from understudy.analysis import bounds
 from understudy.analysis.findings import Findings
-from understudy.analysis.found import state_of
+from understudy.analysis.part_state import state_of
 from understudy.analysis.similarity import similarity_of, smallest_gap
 from understudy.core.types import Bools, Floats
 from understudy.parts.compensators.fdms import FDMSState

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from understudy.analysis.findings import Findings
-from understudy.analysis.found import state_of
+from understudy.analysis.part_state import state_of
 from understudy.core.types import Floats, Ints
 from understudy.parts.compensators.fdms import FDMSState
 

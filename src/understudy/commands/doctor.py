@@ -1,4 +1,4 @@
-"""What this machine has, and how to get the rest."""
+"""`understudy doctor`: what this machine has, and how to get the rest."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
+from typing import Annotated
 
-import psutil
+import typer
 
 GIGABYTE = 1e9
 LIBRARIES = ("torch", "numpy", "scipy", "pandas", "matplotlib")
@@ -28,6 +29,17 @@ _OPTIONAL = re.compile(
 )
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 BROWSER_PURPOSE = "tests of the report open it there"
+
+
+def doctor(
+    folder: Annotated[Path, typer.Option(help="Where runs would be kept.")] = Path("runs"),
+) -> None:
+    """Versions, this machine, data sets found and how to get the others, extras.
+
+    understudy doctor
+    """
+    for line in page(examine(folder)):
+        typer.echo(line)
 
 
 @dataclass(frozen=True)
@@ -81,6 +93,7 @@ def _versions() -> Iterator[Finding]:
 
 
 def _machine(folder: Path) -> Iterator[Finding]:
+    import psutil
     import torch
 
     memory = psutil.virtual_memory()

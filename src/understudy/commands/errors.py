@@ -13,8 +13,8 @@ OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # nobody's typing mist
 TRACEBACK = "UNDERSTUDY_TRACEBACK"  # set to anything: errors come with their traceback
 
 
-def told(error: Exception) -> int:
-    """Tell an error in one line, and give the exit code; what nobody expects is raised again."""
+def report_error(error: Exception) -> int:
+    """Print an error as one line and return the exit code; one not foreseen is raised again."""
     if os.environ.get(TRACEBACK):
         raise error
     if isinstance(error, click.exceptions.NoArgsIsHelpError):

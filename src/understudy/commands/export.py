@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.commands import errors, places
+from understudy.commands import errors, stored_study
 
 
 class ExportLevel(StrEnum):
@@ -27,7 +27,7 @@ class ExportFormat(StrEnum):
 
 
 def export(
-    study: places.StoredName = None,
+    study: stored_study.StoredName = None,
     to: Annotated[
         Path | None, typer.Option(help="A folder; by default the study's own below runs.")
     ] = None,
@@ -43,7 +43,7 @@ def export(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where the model goes: a .safetensors.")
     ] = None,
-    folder: places.Folder = places.RUNS,
+    folder: stored_study.Folder = stored_study.RUNS,
 ) -> None:
     """The numbers of a study as files, or the trained model of a cell.
 
@@ -60,10 +60,10 @@ def export(
 
     _check_together(level, form, model, out)
     if model is not None:
-        target = out or to or (folder if study is None else places.find(study, folder).output)
+        target = out or to or (folder if study is None else stored_study.find(study, folder).output)
         typer.echo(exports.export_model(folder, model, target))
         return
-    place = places.find(study, folder)
+    place = stored_study.find(study, folder)
     if level is None:
         target = place.folder if to is None else to
         written = exports.export(place.folder, place.study, target, tell=errors.say)

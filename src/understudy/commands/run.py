@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from understudy.commands import errors, places, text
-from understudy.commands.plan import check_data, introduction, plan
+from understudy.commands import errors, stored_study, text
+from understudy.commands.run_plan import check_data, introduction, plan
 
 if TYPE_CHECKING:
     from understudy.studies.definition.study import Study
@@ -42,7 +42,7 @@ def run(
     block: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Only this block; may be repeated.")
     ] = None,
-    folder: Annotated[Path, typer.Option(help="Where runs are kept.")] = places.RUNS,
+    folder: Annotated[Path, typer.Option(help="Where runs are kept.")] = stored_study.RUNS,
     jobs: Annotated[int | None, typer.Option(min=1, help="Cells at once, at the most.")] = None,
     memory: Annotated[
         float | None,
@@ -75,7 +75,7 @@ def run(
     Exit codes: 0 all cells are done, 1 a cell failed, 2 the study is wrong,
     130 interrupted.
     """
-    opened = _opened(study, scale, changes or [], rounds, seeds, block or [])
+    opened = _read_study(study, scale, changes or [], rounds, seeds, block or [])
     skip = _skipped(skip_in)
     if dry_run:
         for line in plan(opened, folder, skip):
@@ -96,12 +96,12 @@ def run(
     )
     if outcome.interrupted:
         raise typer.Exit(errors.INTERRUPTED)
-    _told(opened, outcome, folder, report=not no_report)
+    _print_outcome(opened, outcome, folder, report=not no_report)
     if outcome.failed:
         raise typer.Exit(errors.FAILED)
 
 
-def _opened(
+def _read_study(
     study: str,
     scale: str | None,
     changes: list[str],
@@ -133,16 +133,16 @@ def _skipped(folder: Path | None) -> frozenset[str]:
     return keys_in(folder)
 
 
-def _told(study: Study, outcome: StudyOutcome, folder: Path, *, report: bool) -> None:
+def _print_outcome(study: Study, outcome: StudyOutcome, folder: Path, *, report: bool) -> None:
     """What came out, on stdout; what failed, on stderr."""
     from understudy.commands.table import NothingToCompare, compared, results_of
     from understudy.studies.store.schema import StoreError
 
-    place = places.Place(folder, study.name)
+    place = stored_study.Place(folder, study.name)
     frame = None
     try:
         frame = results_of(place)
-        places.show_table(compared(place, frame).to_rich())
+        text.print_table(compared(place, frame).to_rich())
     except NothingToCompare as nothing:
         typer.echo(nothing)
         report = False

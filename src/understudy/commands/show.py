@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from understudy.commands import places, text
+from understudy.commands import stored_study, text
 
 if TYPE_CHECKING:
     from understudy.studies.statistics.representation import Representation
@@ -28,7 +28,7 @@ STATUSES = ("done", "running", "stopped", "failed", "waiting")
 
 def show(
     run: Annotated[str | None, typer.Argument(metavar="[RUN]", show_default=False)] = None,
-    folder: places.Folder = places.RUNS,
+    folder: stored_study.Folder = stored_study.RUNS,
 ) -> None:
     """How far a study is, or all about one of its cells.
 
@@ -43,7 +43,7 @@ def show(
 
     key = None if run is None else _key(run, folder)
     if key is None:
-        place = places.find(run, folder)
+        place = stored_study.find(run, folder)
         with Store.open(place.folder) as store:
             lines = list(_study(store, place))
     else:
@@ -74,7 +74,7 @@ def _key(run: str, folder: Path) -> str | None:
 # -- a study -----------------------------------------------------------------------------------
 
 
-def _study(store: Store, place: places.Place) -> Iterator[str]:
+def _study(store: Store, place: stored_study.Place) -> Iterator[str]:
     from understudy._version import __version__
     from understudy.studies.statistics.text_table import picks_in_words
 
@@ -173,7 +173,7 @@ def _cell(store: Store, key: str) -> Iterator[str]:
         yield "last numbers"
         yield from text.pairs({**metrics, **cell.findings_metrics})
     if cell.rounds:
-        yield from _roll_call(Representation.of(store.logs(key)))
+        yield from _representation(Representation.of(store.logs(key)))
     yield ""
     yield "configuration"
     resolved = store.resolved(key)
@@ -185,7 +185,7 @@ def _by(cell: StoredCell) -> str:
     return f", by understudy {cell.version}" if cell.version else ""
 
 
-def _roll_call(call: Representation) -> Iterator[str]:
+def _representation(call: Representation) -> Iterator[str]:
     left_out = call.left_out()
     yield ""
     if left_out:

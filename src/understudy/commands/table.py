@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from understudy.commands import places
+from understudy.commands import stored_study, text
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -38,7 +38,7 @@ class TableFormat(StrEnum):
 
 
 def table(
-    study: places.StoredName = None,
+    study: stored_study.StoredName = None,
     metric: Annotated[
         str | None,
         typer.Option(help="A measure, such as accuracy_best; by default the study's own."),
@@ -56,7 +56,7 @@ def table(
     pair: Annotated[
         Pair, typer.Option(help="rounds: tests as FedAR's Table 2 has them, for comparison only.")
     ] = Pair.seeds,
-    folder: places.Folder = places.RUNS,
+    folder: stored_study.Folder = stored_study.RUNS,
 ) -> None:
     """Strategies compared, seed by seed.
 
@@ -67,13 +67,13 @@ def table(
     understudy table quickstart --metric rounds_to_target
     understudy table fdms-fig1 --baseline dropout --format latex > table.tex
     """
-    place = places.find(study, folder)
+    place = stored_study.find(study, folder)
     if pair is Pair.rounds:
         _rounds(place, metric or "test_accuracy", baseline, form)
         return
     comparison = compared(place, results_of(place), metric, baseline, by)
     if form is TableFormat.text:
-        places.show_table(comparison.to_rich())
+        text.print_table(comparison.to_rich())
     elif form is TableFormat.markdown:
         typer.echo(comparison.to_markdown().rstrip())
     elif form is TableFormat.latex:
@@ -82,7 +82,9 @@ def table(
         typer.echo(comparison.to_csv().rstrip())
 
 
-def _rounds(place: places.Place, metric: str, baseline: str | None, form: TableFormat) -> None:
+def _rounds(
+    place: stored_study.Place, metric: str, baseline: str | None, form: TableFormat
+) -> None:
     from understudy.studies.statistics import tables
     from understudy.studies.statistics.frames import results
     from understudy.studies.statistics.round_pairs import paired_by_rounds
@@ -92,7 +94,7 @@ def _rounds(place: places.Place, metric: str, baseline: str | None, form: TableF
     found = paired_by_rounds(frame, metric, baseline)
     words = table_of_frame(found, [ROUNDS_ARE_NO_SEEDS])
     if form is TableFormat.text:
-        places.show_table(tables.rich_table(words))
+        text.print_table(tables.rich_table(words))
     elif form is TableFormat.csv:
         typer.echo(tables.csv(found).rstrip())
     else:
@@ -104,7 +106,7 @@ class NothingToCompare(ValueError):
     """No cell of a study is done."""
 
 
-def results_of(place: places.Place) -> DataFrame:
+def results_of(place: stored_study.Place) -> DataFrame:
     """One row per cell of a study: read once for all that a command shows of it."""
     from understudy.studies.statistics.frames import results
 
@@ -112,7 +114,7 @@ def results_of(place: places.Place) -> DataFrame:
 
 
 def compared(
-    place: places.Place,
+    place: stored_study.Place,
     frame: DataFrame,
     metric: str | None = None,
     baseline: str | None = None,

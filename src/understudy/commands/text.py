@@ -1,9 +1,15 @@
-"""Plain text of at most 80 columns."""
+"""Text of at most 80 columns, for the terminal."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 WIDTH = 80
 NARROWEST = 8  # of a column that is cut
@@ -61,3 +67,17 @@ def first_line(error: str) -> str:
 
 def count(n: int, noun: str) -> str:
     return f"{n} {noun}" + ("" if n == 1 else "s")
+
+
+def print_table(table: RenderableType) -> None:
+    """Print a table: in colours on a terminal, elsewhere without spaces at the ends of lines."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if console.is_terminal:
+        console.print(table)
+        return
+    with console.capture() as captured:
+        console.print(table)
+    for line in captured.get().splitlines():
+        typer.echo(line.rstrip())

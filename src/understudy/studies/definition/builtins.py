@@ -105,6 +105,7 @@ def built_in(
     overrides : sequence of str, or dict
         As in `Study.read`.
     """
+    # here, because names and texts are read without the simulator
     from understudy.studies.definition.study import Study
 
     if name not in NAMES:

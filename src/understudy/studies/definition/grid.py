@@ -24,11 +24,12 @@ from understudy.studies.definition.axes import (
     refuse_epochs_and_steps,
     touches,
 )
+from understudy.studies.definition.blocks import StudyBlock
 from understudy.studies.definition.build import data as materials
 from understudy.studies.definition.build import methods
 from understudy.studies.definition.build import parts as structure
 from understudy.studies.definition.cell import DataRecipe, Label, Task
-from understudy.studies.definition.document import StudyBlock, Tune
+from understudy.studies.definition.document import Tune
 from understudy.studies.definition.errors import (
     StudyError,
     shown,
@@ -53,14 +54,6 @@ class Draft:
     task: Task
 
 
-@dataclass(frozen=True)
-class Small:
-    """That cells are made small for tests, but for these keys of the data and of training."""
-
-    data: frozenset[str] = frozenset()
-    local: bool = True
-
-
 class Grid:
     """The cells of one study.
 
@@ -81,7 +74,7 @@ class Grid:
         blocks: Sequence[StudyBlock],
         known: Mapping[str, Any],
         path: tuple[str, ...],
-        small: Small | None = None,
+        small: tiny.Small | None = None,
     ) -> None:
         self.blocks, self.path, self.small = blocks, path, small
         self._known = known

@@ -121,6 +121,19 @@ def digest_of(federation: Federation) -> str:
     return _digests[federation]
 
 
+def plain_document(value: Any) -> Any:
+    """A study's document as plain data; a federation by its hash, since it may be large."""
+    from understudy.simulation.data.federation import Federation
+
+    if isinstance(value, Mapping):
+        return {str(name): plain_document(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_document(item) for item in value]
+    if isinstance(value, Federation):
+        return {"class": "Federation", "digest": digest_of(value)}
+    return describe(value)
+
+
 def foreign_sources(described: Any) -> set[str]:
     """Modules of ``module:Name`` in a description, other than ours and the usual libraries'.
 

@@ -113,7 +113,7 @@ def put(document: Document, path: Path, value: Any, *, whole: bool = False) -> D
     Parameters
     ----------
     document : dict
-        Of the form that `config.normal` makes; it stays as it is.
+        Of the form that `document.normal` makes; it stays as it is.
     path : tuple of str
         The key.
     value : any

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import re
 import sys
 import types
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,8 +16,18 @@ from typing import Any
 from understudy import registry
 from understudy.core.module_origin import is_known
 
+_NAMED = re.compile(r"(?!understudy\.)[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _seen: dict[str, str] = {}  # module → sha256 of its file when it was imported here
 _brought: dict[str, set[str]] = {}  # module → modules that its things come from
+
+
+def is_named_in(value: Any) -> bool:
+    """Whether a document names somebody's part, wherever in it."""
+    if isinstance(value, Mapping):
+        return any(is_named_in(item) for item in value.values())
+    if isinstance(value, list | tuple):
+        return any(is_named_in(item) for item in value)
+    return isinstance(value, str) and _NAMED.fullmatch(value) is not None
 
 
 def first_on_path(folders: Iterable[str]) -> None:

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from understudy.core.describe import describe
 from understudy.core.suggestions import suggestion
-from understudy.simulation.data.federation import Federation
 from understudy.studies.definition import document as config
 from understudy.studies.definition import plugins, tiny
 from understudy.studies.definition.axes import own_availability
+from understudy.studies.definition.blocks import blocks_of, overridden
 from understudy.studies.definition.cell import Cell, Label
 from understudy.studies.definition.document import TINY
 from understudy.studies.definition.errors import StudyError, shown
-from understudy.studies.definition.grid import Draft, Grid, Small
-from understudy.studies.definition.identity import digest_of
-from understudy.studies.definition.overrides import Document, parsed, path_of, written
+from understudy.studies.definition.grid import Draft, Grid
+from understudy.studies.definition.identity import plain_document
+from understudy.studies.definition.overrides import Document, parsed, written
 from understudy.studies.definition.tuning import picked, trial_results
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 TAKEN = ("cells", "understudy.sqlite")  # in the runs folder, where a study has a folder too
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
-_PLUGIN = re.compile(r"(?!understudy\.)[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 class Study:
@@ -174,15 +173,15 @@ class Study:
         small = None
         if self.scale == TINY:
             document = tiny.rounds_and_levels(document)
-            small = _small(document["scale"].get(TINY, {}))
+            small = tiny.small(document["scale"].get(TINY, {}))
         document = config.scaled(document, self.scale)
-        document = config.overridden(document, changes)
+        document = overridden(document, changes)
         self._document = document
-        self._tell(document)
-        blocks = config.blocks(document, changes)
+        self._read_texts(document)
+        blocks = blocks_of(document, changes)
         if small is not None:
             told = document["scale"].get(TINY, {})
-            blocks = [_tiny_block(block, told) for block in blocks]
+            blocks = [tiny.few_levels(block, told) for block in blocks]
         self._grid = Grid(blocks, document, self.path, small)
         self._check_labels()
         self.tune = config.tune(document)
@@ -200,12 +199,12 @@ class Study:
         What is put into a built-in study from outside is looked for where one stands.
         """
         values = [document, *(value for _, value in changes)]
-        if self.file is None or not _names_plugin(values):
+        if self.file is None or not plugins.is_named_in(values):
             return ()
         built_in = self.file.parent == Path(__file__).parents[1] / "builtin"
         return (str(Path.cwd() if built_in else self.file.parent),)
 
-    def _tell(self, document: Document) -> None:
+    def _read_texts(self, document: Document) -> None:
         def text(key: str) -> str | None:
             value = document.get(key)
             if value is not None and not isinstance(value, str):
@@ -355,7 +354,7 @@ class Study:
             "tune": None if tuned is None else describe(tuned),
             "file": None if self.file is None else self.file.name,
             "overrides": list(self.overrides),
-            "document": _plain({k: v for k, v in self._document.items() if k != "scale"}),
+            "document": plain_document({k: v for k, v in self._document.items() if k != "scale"}),
         }
         if tuned is not None and picks is not None:
             about["picks"] = dict(picks)
@@ -391,39 +390,3 @@ def _cells(drafts: Iterable[Draft]) -> list[Cell]:
 
 def _union(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(label for group in groups for label in group))
-
-
-def _plain(value: Any) -> Any:
-    """Plain data; a federation by its hash, since it may be large."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, Federation):
-        return {"class": "Federation", "digest": digest_of(value)}
-    return describe(value)
-
-
-def _names_plugin(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return any(_names_plugin(item) for item in value.values())
-    if isinstance(value, list | tuple):
-        return any(_names_plugin(item) for item in value)
-    return isinstance(value, str) and _PLUGIN.fullmatch(value) is not None
-
-
-def _small(told: Mapping[str, Any]) -> Small:
-    """What a file's own ``[scale.tiny]`` says is not made smaller."""
-    paths = [path_of(key) for key in told]
-    data = {path[1] for path in paths if path[0] == "data" and len(path) > 1}
-    data |= set(told["data"]) if isinstance(told.get("data"), Mapping) else set()
-    return Small(frozenset(data), not any(path[0] == "local" for path in paths))
-
-
-def _tiny_block(block: config.StudyBlock, told: Mapping[str, Any]) -> config.StudyBlock:
-    """A block's own rounds, seeds and levels are made few too."""
-    small = tiny.rounds_and_levels(block.document)
-    own = {key: block.document[key] for key in ("rounds", "seeds", "availability") if key in told}
-    if "axes" in told:
-        own["axes"] = block.document["axes"]
-    return config.StudyBlock(block.name, {**small, **own})

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from understudy.server.strategy import Strategy
+from understudy.studies.definition.blocks import StudyBlock
 from understudy.studies.definition.cell import DataRecipe, Label
-from understudy.studies.definition.overrides import Document
+from understudy.studies.definition.overrides import Document, path_of
 
 ROUNDS = 2
 CELLS = 6
@@ -28,6 +29,31 @@ _SIZES: dict[str | None, dict[str, int]] = {
     "classes_per_client": {"n_clients": CLIENTS, "per_client": EXAMPLES},
     "dirichlet": {"n_clients": CLIENTS},
 }
+
+
+@dataclass(frozen=True)
+class Small:
+    """That cells are made small for tests, but for these keys of the data and of training."""
+
+    data: frozenset[str] = frozenset()
+    local: bool = True
+
+
+def small(told: Mapping[str, Any]) -> Small:
+    """What a file's own ``[scale.tiny]`` says is not made smaller."""
+    paths = [path_of(key) for key in told]
+    data = {path[1] for path in paths if path[0] == "data" and len(path) > 1}
+    data |= set(told["data"]) if isinstance(told.get("data"), Mapping) else set()
+    return Small(frozenset(data), not any(path[0] == "local" for path in paths))
+
+
+def few_levels(block: StudyBlock, told: Mapping[str, Any]) -> StudyBlock:
+    """A block's own rounds, seeds and levels are made few too."""
+    made = rounds_and_levels(block.document)
+    own = {key: block.document[key] for key in ("rounds", "seeds", "availability") if key in told}
+    if "axes" in told:
+        own["axes"] = block.document["axes"]
+    return StudyBlock(block.name, {**made, **own})
 
 
 def rounds_and_levels(document: Document) -> Document:

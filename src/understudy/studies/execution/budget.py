@@ -33,7 +33,7 @@ class Budget:
     cores : int
         Cores this process may use.
     at_once : int
-        Cells that are played at the same time.
+        Cells that are run at the same time.
     need : int
         Bytes that a cell needs, about; of the largest one.
     memory : int
@@ -57,7 +57,7 @@ class Budget:
         )
 
     def workers(self, n_left: int) -> int:
-        """ProcessExecutor inside a cell when `n_left` cells are still to be finished."""
+        """Processes inside a cell when `n_left` cells are still to be finished."""
         n_cells = max(1, min(self.at_once, n_left))
         spare = max(0, self.memory // n_cells - self.need)
         return max(1, min(self.cores // n_cells, spare // PROCESS_BYTES))
@@ -69,7 +69,7 @@ def budget(cells: Sequence[Cell], jobs: int | None = None, memory: int | None = 
     Parameters
     ----------
     cells : sequence of Cell
-        Those that are to be played.
+        Those that are to be run.
     jobs : int, optional
         At most so many at once; by default as many as there are cores.
     memory : int, optional

@@ -1,4 +1,4 @@
-"""Those who play the cells of a study, seen from the parent: processes of this machine."""
+"""What runs the cells of a study, seen from the parent: worker processes, or a thread here."""
 
 from __future__ import annotations
 
@@ -30,55 +30,54 @@ if TYPE_CHECKING:
     from understudy.core.types import RoundLog
     from understudy.studies.definition.cell import Cell
 
-SECONDS_TO_GO = 10.0  # for a worker that was told to end
-TAIL = 4000  # characters of a dead worker's last words
+SECONDS_TO_END = 10.0  # for a worker that was told to end
+TAIL = 4000  # characters of what a dead worker printed
 
-Event = tuple[str, str, tuple[Any, ...]]  # key of the cell, what, details
+Event = tuple[str, str, tuple[Any, ...]]  # key of the cell, kind, details
 
 
 class Executor(Protocol):
-    """Plays cells; all it says comes out of `events`.
+    """Runs cells; what happens to them comes out of `events`.
 
     The events of a cell: ``begun(facts)``, ``rounds(logs)``, which is to be answered by `committed`
     or `refused`, ``progress(t, accuracy)``; at the end ``finished(findings, files)``,
     ``stopped(t)``, ``failed(text, kind)``, or ``died(text)``.
     """
 
-    tries: int  # how often a cell is played whose player dies
+    tries: int  # how often a cell is run whose process dies
     size: int  # cells at once, where it is for us to say
 
     @property
     def room(self) -> int:
-        """How many more cells can be played now."""
+        """How many more cells can be run now."""
 
-    def order(
-        self, cell: Cell, folder: Path, workers: int, stored: tuple[RoundLog, ...]
-    ) -> None: ...
+    def submit(self, cell: Cell, folder: Path, workers: int, stored: tuple[RoundLog, ...]) -> None:
+        """Run a cell; `stored` are its earlier rounds, where an analysis may ask for them."""
 
     def events(self, timeout: float) -> list[Event]:
-        """What was said since; waits for something, but not longer."""
+        """What happened since; waits for the first event, but not longer than `timeout` seconds."""
 
     def committed(self, key: str, t: int) -> None:
-        """All rounds up to `t` are safe."""
+        """All rounds up to `t` are stored."""
 
     def refused(self, key: str) -> None:
-        """The rounds could not be kept: the cell is to end without a further commit."""
+        """The rounds could not be stored: the cell is to end without a further commit."""
 
     def stop(self) -> None:
         """Let every cell end after its round."""
 
     def close(self, kill: bool = False) -> None:
-        """Send everybody home."""
+        """End all processes; `kill`: without waiting for their rounds."""
 
 
 # -- processes ---------------------------------------------------------------------------------
 
 
 class Worker:
-    """A process that plays one cell after another."""
+    """A worker process, which runs one cell after another."""
 
     def __init__(self) -> None:
-        self.key: str | None = None  # of the cell it plays
+        self.key: str | None = None  # of the cell it runs
         self.data_key = ""  # of the data it has
         descriptor, self._output = tempfile.mkstemp(prefix="understudy-worker-")
         self._printed = open(descriptor, "rb")  # noqa: SIM115  closed in `close`
@@ -93,15 +92,15 @@ class Worker:
     def line(self) -> connection.Connection:
         return self._child.line
 
-    def tell(self, what: str, *details: Any) -> None:
-        """Send; whether it is still alive shows when it is listened to."""
+    def send(self, what: str, *details: Any) -> None:
+        """Send a message; whether the process is alive shows when its own are received."""
         with suppress(OSError):
             self.line.send((what, *details))
 
-    def heard(self) -> list[tuple[str, tuple[Any, ...]]]:
-        """All that it said; at the end ``died``."""
+    def received(self) -> list[tuple[str, tuple[Any, ...]]]:
+        """All messages that came; at the end ``died``."""
         messages: list[tuple[str, tuple[Any, ...]]] = []
-        ended = not self._child.alive  # asked first: it may say something and then end
+        ended = not self._child.alive  # asked first: it may send something and then end
         try:
             while self.line.poll():
                 what, *details = self.line.recv()
@@ -109,12 +108,12 @@ class Worker:
         except (EOFError, OSError):
             ended = True
         if ended:
-            messages.append(("died", (self._last_words(),)))
+            messages.append(("died", (self._how_it_ended(),)))
         return messages
 
-    def _last_words(self) -> str:
-        """How it ended, and the end of what it printed."""
-        code = self._child.exit_code(SECONDS_TO_GO)
+    def _how_it_ended(self) -> str:
+        """How the process ended, and the end of what it printed."""
+        code = self._child.exit_code(SECONDS_TO_END)
         how = f"exit code {code}"
         if code is not None and code < 0:
             with suppress(ValueError):
@@ -125,17 +124,17 @@ class Worker:
         return f"the worker process died ({how})" + (f"\n\n{printed}" if printed else "")
 
     def close(self, kill: bool) -> None:
-        """Wait until it is gone."""
+        """End the process, and wait until it is gone."""
         if not kill:
-            self.tell("end")
-            self._child.exit_code(SECONDS_TO_GO)
+            self.send("end")
+            self._child.exit_code(SECONDS_TO_END)
         self._child.end()
         self._printed.close()
-        Path(self._output).unlink(missing_ok=True)  # where it never came to do so itself
+        Path(self._output).unlink(missing_ok=True)  # where it did not come to do so itself
 
 
 class ProcessExecutor:
-    """Long-lived worker processes of this machine, replaced when one dies."""
+    """Runs cells in lasting worker processes of this machine; one that dies is replaced."""
 
     tries = 2
 
@@ -148,7 +147,7 @@ class ProcessExecutor:
     def room(self) -> int:
         return self.size - sum(worker.key is not None for worker in self._workers)
 
-    def order(self, cell: Cell, folder: Path, workers: int, stored: tuple[RoundLog, ...]) -> None:
+    def submit(self, cell: Cell, folder: Path, workers: int, stored: tuple[RoundLog, ...]) -> None:
         needs = data_key(cell)
         free = [worker for worker in self._workers if worker.key is None]
         # the data are there already in one that had them
@@ -157,22 +156,22 @@ class ProcessExecutor:
             free = [Worker()]
             self._workers += free
         worker = free[0]
-        order = CellRequest.of(cell, folder, workers, stored, with_data=worker.data_key != needs)
+        request = CellRequest.of(cell, folder, workers, stored, with_data=worker.data_key != needs)
         worker.key, worker.data_key = cell.key, needs
-        worker.tell("cell", pickle.dumps(order))
+        worker.send("cell", pickle.dumps(request))
         if self._stopped:
-            worker.tell("stop")
+            worker.send("stop")
 
     def events(self, timeout: float) -> list[Event]:
         if self._workers:
             connection.wait([worker.line for worker in self._workers], timeout)
         else:
             time.sleep(timeout)
-        said: list[Event] = []
+        events: list[Event] = []
         for worker in list(self._workers):
-            for what, details in worker.heard():
+            for what, details in worker.received():
                 if worker.key is not None:
-                    said.append((worker.key, what, details))
+                    events.append((worker.key, what, details))
                 if what in ("finished", "stopped", "failed", "died"):
                     worker.key = None
                 if what == "failed":
@@ -180,27 +179,27 @@ class ProcessExecutor:
                 if what == "died":
                     self._workers.remove(worker)
                     worker.close(kill=True)
-        return said
+        return events
 
     def committed(self, key: str, t: int) -> None:
-        self._tell(key, "committed", t)
+        self._send(key, "committed", t)
 
     def refused(self, key: str) -> None:
-        self._tell(key, "refused")
+        self._send(key, "refused")
 
-    def _tell(self, key: str, what: str, *details: Any) -> None:
+    def _send(self, key: str, what: str, *details: Any) -> None:
         for worker in self._workers:
             if worker.key == key:
-                worker.tell(what, *details)
+                worker.send(what, *details)
 
     def stop(self) -> None:
         self._stopped = True
         for worker in self._workers:
-            worker.tell("stop")
+            worker.send("stop")
 
     def close(self, kill: bool = False) -> None:
         for worker in self._workers:
-            worker.tell("end")  # all at once, then waited for
+            worker.send("end")  # all at once, then waited for
         while self._workers:
             worker = self._workers.pop()
             worker.close(kill or worker.key is not None)
@@ -210,7 +209,7 @@ class ProcessExecutor:
 
 
 class InProcessExecutor:
-    """Plays one cell after another in a thread of this process: nothing is to be started.
+    """Runs one cell after another in a thread of this process: nothing is to be started.
 
     For short cells, and to look into one with a debugger. The bits are those of a worker.
     """
@@ -222,7 +221,7 @@ class InProcessExecutor:
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._key: str | None = None
         self._answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        self._orders: queue.SimpleQueue[CellRequest | None] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[CellRequest | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._refused = False
         self.stopping = False
@@ -231,11 +230,11 @@ class InProcessExecutor:
     def room(self) -> int:
         return int(self._key is None)
 
-    def order(self, cell: Cell, folder: Path, workers: int, stored: tuple[RoundLog, ...]) -> None:
+    def submit(self, cell: Cell, folder: Path, workers: int, stored: tuple[RoundLog, ...]) -> None:
         self._key, self._refused = cell.key, False
         if not self._thread.is_alive():
             self._thread.start()
-        self._orders.put(CellRequest.of(cell, folder, 1, stored))
+        self._requests.put(CellRequest.of(cell, folder, 1, stored))
 
     def events(self, timeout: float) -> list[Event]:
         try:
@@ -259,9 +258,9 @@ class InProcessExecutor:
         self.stopping = True
         if kill:
             self._answers.put(False)  # it may wait for one
-        self._orders.put(None)
+        self._requests.put(None)
         if self._thread.is_alive():
-            self._thread.join(1.0 if kill else SECONDS_TO_GO)
+            self._thread.join(1.0 if kill else SECONDS_TO_END)
 
     # -- in the thread -------------------------------------------------------------------------
 
@@ -269,24 +268,24 @@ class InProcessExecutor:
         before, data_cache = torch.get_num_threads(), DataCache()
         torch.set_num_threads(1)  # sums depend on how many there are
         try:
-            while (order := self._orders.get()) is not None:
-                self._say(*final_message(order, self, data_cache))
+            while (request := self._requests.get()) is not None:
+                self._emit(*final_message(request, self, data_cache))
         finally:
             torch.set_num_threads(before)
 
-    def _say(self, what: str, *details: Any) -> None:
+    def _emit(self, what: str, *details: Any) -> None:
         assert self._key is not None
         self._events.put((self._key, what, details))
 
     def begun(self, facts: Mapping[str, Any]) -> None:
-        self._say("begun", facts)
+        self._emit("begun", facts)
 
     def commit(self, logs: list[RoundLog]) -> None:
         if not self._refused:
-            self._say("rounds", logs)
+            self._emit("rounds", logs)
             self._refused = not self._answers.get()
         if self._refused:
             raise NotStored
 
     def progress(self, t: int, accuracy: float | None) -> None:
-        self._say("progress", t, accuracy)
+        self._emit("progress", t, accuracy)

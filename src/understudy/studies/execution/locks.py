@@ -1,4 +1,4 @@
-"""Who may write what: one process for each study, one for each cell, as long as it lives."""
+"""Locks: one process for each study, one for each cell, as long as it lives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from filelock import FileLock
 
 from understudy.memory.writer_lock import WriterLock, taken
 from understudy.studies.execution.run_cell import NO_ROOM
-from understudy.studies.store.store import StoreFull
+from understudy.studies.store.connection import StoreFull
 
 PATIENCE = 10.0  # seconds until a second run of the same study is refused
 BEING_RUN = "this study is already being run by {who}; wait for it, or name another runs folder"
@@ -34,7 +34,7 @@ def study_lock(folder: Path, patience: float = PATIENCE) -> Iterator[None]:
 
 
 class CellLocks:
-    """The cells that this process plays: another study of the same folder may want the same.
+    """The cells that this process runs: another study of the same folder may want the same.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class CellLocks:
         return True
 
     def release(self, key: str) -> None:
-        """Let go of a cell."""
+        """Release a cell."""
         lock = self._held.pop(key)
         # Removed while it is still ours. Whoever opened it before holds a lock that means nothing
         # any more: it finds in the store how far the cell is, and the cell's own folder has a lock.

@@ -16,10 +16,10 @@ LABEL_WIDTH = 44
 
 
 class Display(Protocol):
-    """Is told what happens."""
+    """Shows what happens to the cells of a study."""
 
     def start(self, title: str, cells: Sequence[Cell], done: int, words: str) -> None:
-        """A phase begins: `cells` are to be played, `done` more are there already."""
+        """A phase begins: `cells` are to be run, `done` more are there already."""
 
     def begun(self, cell: Cell, t: int) -> None: ...
 
@@ -102,7 +102,7 @@ class Lines:
 
 
 class Bars:
-    """A bar for all cells, counted in rounds, and one for each cell that is being played."""
+    """A bar for all cells, counted in rounds, and one for each cell that is running."""
 
     def __init__(self, console: object) -> None:
         from rich.console import Console
@@ -119,7 +119,7 @@ class Bars:
         )
         self._all: TaskID | None = None
         self._cells: dict[str, TaskID] = {}
-        self._rounds: dict[str, int] = {}  # played, of each cell of this phase
+        self._rounds: dict[str, int] = {}  # run, of each cell of this phase
         self._n_ended = self._n_cells = self._n_failed = 0
 
     def start(self, title: str, cells: Sequence[Cell], done: int, words: str) -> None:
@@ -155,8 +155,8 @@ class Bars:
     def _count(self, key: str, t: int) -> None:
         self._rounds[key] = t
         if self._all is not None:
-            played = sum(self._rounds.values())
-            self._progress.update(self._all, completed=played, words=self._counted())
+            n_rounds = sum(self._rounds.values())
+            self._progress.update(self._all, completed=n_rounds, words=self._counted())
 
     def _counted(self) -> str:
         failed = f", {self._n_failed} failed" if self._n_failed else ""

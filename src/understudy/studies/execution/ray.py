@@ -1,4 +1,4 @@
-"""Those who play the cells of a study: tasks on a Ray cluster (extra ``ray``).
+"""What runs the cells of a study: tasks on a Ray cluster (extra ``ray``).
 
 Each cell is one task of one CPU. Its logs come to the parent through a mailbox beside it; the
 parent alone writes the store. Where the cluster's machines share the runs folder, a cell goes on
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 PROGRESS_EVERY = 0.5  # seconds
 SECONDS_TO_START = 120.0  # for the mailbox
 
-Message = tuple[str, str, tuple[Any, ...]]  # key of the cell, what, details
+Message = tuple[str, str, tuple[Any, ...]]  # key of the cell, kind, details
 
 
 class Mailbox:
@@ -47,7 +47,7 @@ class Mailbox:
     def __init__(self) -> None:
         self._messages: list[Message] = []
         self._changed = asyncio.Condition()
-        self._answers: dict[str, bool] = {}  # cell → whether its last rounds are safe
+        self._answers: dict[str, bool] = {}  # cell → whether its last rounds are stored
         self._stopping = False
 
     async def put(self, key: str, what: str, *details: Any) -> bool:
@@ -58,7 +58,7 @@ class Mailbox:
         return self._stopping
 
     async def commit(self, key: str, logs: list[RoundLog]) -> tuple[bool, bool]:
-        """Leave rounds, and come back when the parent has answered: safe or not; stop or not."""
+        """Leave rounds, and return when the parent has answered: stored or not; stop or not."""
         async with self._changed:
             self._answers.pop(key, None)
             self._messages.append((key, "rounds", (logs,)))
@@ -76,10 +76,10 @@ class Mailbox:
             messages, self._messages = self._messages, []
             return messages
 
-    async def answer(self, key: str, safe: bool) -> None:
-        """The parent's word on the last rounds of a cell."""
+    async def answer(self, key: str, stored: bool) -> None:
+        """The parent's answer to the last rounds of a cell."""
         async with self._changed:
-            self._answers[key] = safe
+            self._answers[key] = stored
             self._changed.notify_all()
 
     async def stop(self) -> None:
@@ -88,7 +88,7 @@ class Mailbox:
 
 
 class RayExecutor:
-    """Plays cells on the cluster that RAY_ADDRESS names; without one, on this machine.
+    """Runs cells on the cluster that RAY_ADDRESS names; without one, on this machine.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class RayExecutor:
 
     def __init__(self, runs: Path) -> None:
         self.size = 0  # not used: the cluster knows how many it can take
-        self._cells: dict[str, Any] = {}  # key → reference of its last word
+        self._cells: dict[str, Any] = {}  # key → reference of its task
         self._begun: set[str] = set()
         self._data: dict[str, Any] = {}  # data sent once, for all cells
         self._closed = False
@@ -115,8 +115,8 @@ class RayExecutor:
         )
         self._mailbox = ray.remote(Mailbox).options(num_cpus=0, scheduling_strategy=here).remote()
         ray.get(self._mailbox.take.remote(0.0), timeout=SECONDS_TO_START)
-        self._play = ray.remote(play_cell).options(num_cpus=1, max_retries=0)
-        # whoever finds this file sees the same folder
+        self._task = ray.remote(run_task).options(num_cpus=1, max_retries=0)
+        # a machine that finds this file sees the same folder
         folder = cells_folder(runs.absolute())
         folder.mkdir(parents=True, exist_ok=True)
         self._sign = folder / f".seen-by-{uuid.uuid4().hex}"
@@ -124,18 +124,18 @@ class RayExecutor:
 
     @property
     def room(self) -> int:
-        """Enough that no core waits; each cell that is out holds an open file here."""
+        """Enough that no core waits; each cell that was submitted holds an open file here."""
         n_cores = int(ray.cluster_resources().get("CPU", 1))
         return max(0, 2 * n_cores + 2 - len(self._cells))
 
-    def order(self, cell: Cell, folder: Path, workers: int, stored: tuple[RoundLog, ...]) -> None:
-        order = CellRequest.of(cell, folder.absolute(), 1, stored, with_data=False)
-        data = self._data.get(order.data_key)
+    def submit(self, cell: Cell, folder: Path, workers: int, stored: tuple[RoundLog, ...]) -> None:
+        request = CellRequest.of(cell, folder.absolute(), 1, stored, with_data=False)
+        data = self._data.get(request.data_key)
         if data is None:
             data = ray.put(CellRequest.of(cell, None, 1).data)
-            self._data = {order.data_key: data}  # the last one: cells come sorted as a rule
-        self._cells[cell.key] = self._play.remote(
-            order, data, self._mailbox, str(self._sign), _sources(cell), __version__
+            self._data = {request.data_key: data}  # the last one: cells come sorted as a rule
+        self._cells[cell.key] = self._task.remote(
+            request, data, self._mailbox, str(self._sign), _sources(cell), __version__
         )
 
     def events(self, timeout: float) -> list[Event]:
@@ -153,9 +153,9 @@ class RayExecutor:
                     what, details = "died", [f"the Ray task died: {error}"]
                 ended.append((refs[ref], what, tuple(details)))
         # a cell's messages were in the mailbox before it ended
-        said: list[Event] = ray.get(self._mailbox.take.remote(0.0 if ended else timeout))
-        self._begun.update(key for key, what, _ in said if what == "begun")
-        return said + ended
+        messages: list[Event] = ray.get(self._mailbox.take.remote(0.0 if ended else timeout))
+        self._begun.update(key for key, what, _ in messages if what == "begun")
+        return messages + ended
 
     def committed(self, key: str, t: int) -> None:
         self._mailbox.answer.remote(key, True)
@@ -197,38 +197,38 @@ def _sources(cell: Cell) -> dict[str, str]:
 
 
 class RayLink:
-    """A reporter who is reached through the mailbox."""
+    """A reporter that is reached through the mailbox."""
 
     def __init__(self, mailbox: Any, key: str) -> None:
-        self._mailbox, self._key, self._told = mailbox, key, 0.0
+        self._mailbox, self._key, self._last_progress = mailbox, key, 0.0
         self.stopping = False
 
     def begun(self, facts: Mapping[str, Any]) -> None:
         self.stopping = ray.get(self._mailbox.put.remote(self._key, "begun", facts))
 
     def commit(self, logs: list[RoundLog]) -> None:
-        safe, self.stopping = ray.get(self._mailbox.commit.remote(self._key, logs))
-        if not safe:
+        stored, self.stopping = ray.get(self._mailbox.commit.remote(self._key, logs))
+        if not stored:
             raise NotStored
 
     def progress(self, t: int, accuracy: float | None) -> None:
-        if time.monotonic() - self._told >= PROGRESS_EVERY:
-            self._told = time.monotonic()
+        if time.monotonic() - self._last_progress >= PROGRESS_EVERY:
+            self._last_progress = time.monotonic()
             self.stopping = ray.get(self._mailbox.put.remote(self._key, "progress", t, accuracy))
 
 
-_data_cache = DataCache()  # a Ray worker plays one task after another
+_data_cache = DataCache()  # a Ray worker runs one task after another
 
 
-def play_cell(
-    order: CellRequest,
+def run_task(
+    request: CellRequest,
     data: bytes,
     mailbox: Any,
     sign: str,
     sources: Mapping[str, str],
     version: str,
 ) -> tuple[Any, ...]:
-    """Play a cell; what it says last is returned, all else goes through the mailbox."""
+    """Run a cell; its last message is returned, all others go through the mailbox."""
     import torch
 
     torch.set_num_threads(1)  # sums depend on how many there are
@@ -237,9 +237,9 @@ def play_cell(
         return "failed", text, "error"
     shared = Path(sign).exists()
     with tempfile.TemporaryDirectory() as here:
-        if not any(Path(folder).is_dir() for folder in order.path):
+        if not any(Path(folder).is_dir() for folder in request.path):
             for module, text in sources.items():
                 Path(here, f"{module}.py").write_text(text)
-            order = replace(order, path=(*order.path, here))
-        order = replace(order, data=data, folder=order.folder if shared else None)
-        return final_message(order, RayLink(mailbox, order.key), _data_cache)
+            request = replace(request, path=(*request.path, here))
+        request = replace(request, data=data, folder=request.folder if shared else None)
+        return final_message(request, RayLink(mailbox, request.key), _data_cache)

@@ -1,4 +1,4 @@
-"""Plays one cell, in whichever process: its logs go to a reporter, who says when they are safe."""
+"""Runs one cell, in whichever process; its logs go to a reporter, which says when they are safe."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ if TYPE_CHECKING:
     from understudy.simulation.run import Run
     from understudy.studies.definition.cell import Cell, Label, Task
 
-PATIENCE = 20.0  # seconds that a worker whose parent was killed may take to let go of a cell
+PATIENCE = 20.0  # seconds that a worker whose parent was killed may take to release a cell
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class NotStored(Exception):
-    """The parent could not keep the logs: the cell ends without a further commit."""
+    """The parent could not store the logs: the cell ends without a further commit."""
 
 
 @dataclass(frozen=True)
 class CellRequest:
-    """A cell as it is sent to whoever plays it."""
+    """A cell as it is sent to the process that runs it."""
 
     key: str
     labels: Mapping[str, Label]
     task: bytes  # pickled by value where it must be, without its data
-    data: bytes | None  # None: whoever plays it has them from the order before
+    data: bytes | None  # None: the process has them from the request before
     data_key: str
     path: tuple[str, ...]
-    folder: str | None  # the cell's own; None: nothing is kept there
+    folder: str | None  # of the cell's checkpoint; None: it keeps none
     workers: int
     sources: Mapping[str, str | None]  # modules of plug-ins → sha256 of their files
-    stored: tuple[RoundLog, ...] = ()  # rounds played before, where an analysis may ask for them
+    stored: tuple[RoundLog, ...] = ()  # rounds run before, where an analysis may ask for them
 
     @classmethod
     def of(
@@ -61,7 +61,7 @@ class CellRequest:
         *,
         with_data: bool = True,
     ) -> CellRequest:
-        """The order for a cell; without its data where they are known to be there."""
+        """The request for a cell; without its data where the process is known to have them."""
         task: Any = cell.task
         return cls(
             key=cell.key,
@@ -79,7 +79,7 @@ class CellRequest:
 
 @dataclass(frozen=True, eq=False)
 class Finished:
-    """All rounds are played and the model is kept."""
+    """All rounds are run and the model is written."""
 
     findings: Findings | None
     files: Mapping[str, bytes]  # of the model, where the cell has no folder to write them to
@@ -87,13 +87,13 @@ class Finished:
 
 @dataclass(frozen=True)
 class Stopped:
-    """Broken off between two rounds; everything up to there is committed."""
+    """Stopped between two rounds; everything up to there is committed."""
 
     t: int
 
 
 class Reporter(Protocol):
-    """To whom a cell reports."""
+    """What a cell reports to."""
 
     @property
     def stopping(self) -> bool:
@@ -102,16 +102,16 @@ class Reporter(Protocol):
     def begun(self, facts: Mapping[str, Any]) -> None: ...
 
     def commit(self, logs: list[RoundLog]) -> None:
-        """Come back when the logs are safe; `NotStored` where they cannot be."""
+        """Return when the logs are stored; `NotStored` where they cannot be."""
 
     def progress(self, t: int, accuracy: float | None) -> None: ...
 
 
 class SentLogs:
-    """A ledger that is kept by the reporter."""
+    """A ledger whose logs are stored by the reporter."""
 
-    def __init__(self, reporter: Reporter, played_before: tuple[RoundLog, ...]) -> None:
-        self._reporter, self._played_before = reporter, played_before
+    def __init__(self, reporter: Reporter, earlier: tuple[RoundLog, ...]) -> None:
+        self._reporter, self._earlier = reporter, earlier
         self._unsent: list[RoundLog] = []
 
     def append(self, log: RoundLog) -> None:
@@ -123,7 +123,7 @@ class SentLogs:
             self._unsent = []
 
     def stored(self, at_most: int) -> Iterator[RoundLog]:
-        for log in self._played_before:
+        for log in self._earlier:
             if log.t < at_most:
                 yield log
 
@@ -136,37 +136,37 @@ class DataCache:
         self._pickled: bytes | None = None
         self._federation: Federation | None = None
 
-    def federation(self, order: CellRequest) -> Federation:
-        """The order's data."""
-        if order.data_key != self._key or self._pickled is None:
+    def federation(self, request: CellRequest) -> Federation:
+        """The data of the requested cell."""
+        if request.data_key != self._key or self._pickled is None:
             self._federation = None  # two may not fit
-            self._key, self._pickled = order.data_key, order.data
+            self._key, self._pickled = request.data_key, request.data
         if self._federation is None:
             if self._pickled is None:
-                raise RuntimeError(f"{order.key}: came without its data")
+                raise RuntimeError(f"{request.key}: came without its data")
             data = cloudpickle.loads(self._pickled)
             self._federation = data.federation() if isinstance(data, DataRecipe) else data
         return self._federation
 
 
-def play(order: CellRequest, reporter: Reporter, data_cache: DataCache) -> Finished | Stopped:
-    """Play a cell from its checkpoint, or from the beginning, until its end or until stopped."""
-    with _first_on_path(order.path):
-        task: Task = cloudpickle.loads(order.task)
-        _refuse_edited(order.sources)
-        federation = data_cache.federation(order)
+def run_cell(request: CellRequest, reporter: Reporter, data_cache: DataCache) -> Finished | Stopped:
+    """Run a cell from its checkpoint, or from the beginning, until its end or until stopped."""
+    with _first_on_path(request.path):
+        task: Task = cloudpickle.loads(request.task)
+        _refuse_edited(request.sources)
+        federation = data_cache.federation(request)
         task = task.changed(data=federation)
-        run = _opened(task, federation, order, SentLogs(reporter, order.stored))
+        run = _opened(task, federation, request, SentLogs(reporter, request.stored))
         try:
             reporter.begun(facts_of(federation, run))
-            findings = _played(run, task, reporter)
+            findings = _run_rounds(run, task, reporter)
             run.close()  # the last logs, and the state that follows them
             if run.state.t < task.rounds:
                 return Stopped(run.state.t)
-            files = model_files(run.module(), federation, task, order.key, order.labels)
-            if order.folder is None:
+            files = model_files(run.module(), federation, task, request.key, request.labels)
+            if request.folder is None:
                 return Finished(findings, files)
-            write_files(Path(order.folder), files)
+            write_files(Path(request.folder), files)
             return Finished(findings, {})
         finally:
             with suppress(Exception):  # after an error only the lock matters
@@ -174,10 +174,12 @@ def play(order: CellRequest, reporter: Reporter, data_cache: DataCache) -> Finis
             run.state.close()
 
 
-def final_message(order: CellRequest, reporter: Reporter, data_cache: DataCache) -> tuple[Any, ...]:
-    """Play a cell, and put how it ended into a message; an error is one of the ways."""
+def final_message(
+    request: CellRequest, reporter: Reporter, data_cache: DataCache
+) -> tuple[Any, ...]:
+    """Run a cell, and put how it ended into a message; an error is one of the ways."""
     try:
-        match play(order, reporter, data_cache):
+        match run_cell(request, reporter, data_cache):
             case Finished(findings, files):
                 return "finished", findings, files
             case Stopped(t):
@@ -185,7 +187,7 @@ def final_message(order: CellRequest, reporter: Reporter, data_cache: DataCache)
     except (NotStored, KeyboardInterrupt):  # the latter is how Ray calls off a task
         return "stopped", None
     except BaseException as error:
-        return "failed", *said(error)
+        return "failed", *error_report(error)
 
 
 _when_imported: dict[str, str | None] = {}  # modules of plug-ins → sha256 of their files then
@@ -205,19 +207,19 @@ def _refuse_edited(sources: Mapping[str, str | None]) -> None:
             )
 
 
-def _opened(task: Task, federation: Federation, order: CellRequest, ledger: SentLogs) -> Run:
-    folder = None if order.folder is None else Path(order.folder)
+def _opened(task: Task, federation: Federation, request: CellRequest, ledger: SentLogs) -> Run:
+    folder = None if request.folder is None else Path(request.folder)
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
-            return task.open(federation, folder=folder, ledger=ledger, workers=order.workers)
+            return task.open(federation, folder=folder, ledger=ledger, workers=request.workers)
         except FolderInUse:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.1)
 
 
-def _played(run: Run, task: Task, reporter: Reporter) -> Findings | None:
+def _run_rounds(run: Run, task: Task, reporter: Reporter) -> Findings | None:
     from understudy.analysis import analyse
 
     findings = None
@@ -252,7 +254,7 @@ def facts_of(federation: Federation, run: Run) -> dict[str, Any]:
     }
 
 
-def said(error: BaseException) -> tuple[str, str]:
+def error_report(error: BaseException) -> tuple[str, str]:
     """An error for the store: one line, then where it happened; and its kind, "disk" or "error"."""
     trace = "".join(traceback.format_exception(error)).rstrip()
     line = f"{type(error).__name__}: {error}".strip().partition("\n")[0]

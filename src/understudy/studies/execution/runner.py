@@ -36,7 +36,7 @@ class StudyOutcome:
     Parameters
     ----------
     done : tuple of str
-        Played to the end by this call.
+        Run to the end by this call.
     failed : dict
         Each with its error. The same call tries them again.
     skipped : tuple of str
@@ -104,12 +104,12 @@ def run_study(
     if on == "local" and study.scale == TINY:
         on = "here"  # its cells take less time than a process to start
     runs = Path(folder)
-    watched = display(progress)
+    shown = display(progress)
     with study_lock(runs / study.name), Store.open(runs, write=True) as store:
-        runner = _Runner(study, runs, store, watched, jobs, memory, on, again, frozenset(skip))
+        runner = _Runner(study, runs, store, shown, jobs, memory, on, again, frozenset(skip))
         outcome = runner.run()
     if outcome.interrupted:
-        watched.say(f"Stopped; what was played is kept. To go on:\n{command_that_goes_on()}")
+        shown.say(f"Stopped; what was played is kept. To go on:\n{command_that_goes_on()}")
     return outcome
 
 
@@ -167,7 +167,7 @@ class _Runner:
         picks: dict[str, Label] | None = None
         trials = self.study.tuning()
         if trials:
-            self._play(scheduler, executor, f"{self.study.name}: tuning", trials)
+            self._run_cells(scheduler, executor, f"{self.study.name}: tuning", trials)
             if stopping.asked:
                 return  # what the cells are is not known yet
             try:
@@ -175,17 +175,17 @@ class _Runner:
             except StudyError:
                 if not scheduler.failed:
                     raise
-                return  # told with the failed trials
+                return  # the failed trials are reported
         cells = self.study.cells(picks)
         self.store.save_study(self.study.name, self.study.about(picks), cells, __version__)
         left_out = [cell for cell in cells if cell.key in self.skip]
         self.skipped += [cell.key for cell in left_out]
         self._tell_versions()
-        self._play(
+        self._run_cells(
             scheduler, executor, self.study.name, [c for c in cells if c.key not in self.skip]
         )
 
-    def _play(
+    def _run_cells(
         self, scheduler: Scheduler, executor: Executor, title: str, cells: Sequence[Cell]
     ) -> None:
         distinct = list({cell.key: cell for cell in cells}.values())
@@ -202,7 +202,7 @@ class _Runner:
         words = "" if shared_out is None else shared_out.words
         executor.size = 1 if shared_out is None else shared_out.at_once
         self.display.start(title, pending, len(there), words)
-        scheduler.play(pending, shared_out)
+        scheduler.run(pending, shared_out)
 
     def _tell_versions(self) -> None:
         if self.again:

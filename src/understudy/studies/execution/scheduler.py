@@ -1,4 +1,4 @@
-"""Plays cells with a executor, keeps what they say, and knows what became of each."""
+"""Hands cells to an executor, stores what they report, and knows what became of each."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from understudy.studies.execution.budget import Budget
 from understudy.studies.execution.locks import CellLocks
 from understudy.studies.execution.progress import label
 from understudy.studies.execution.run_cell import NO_ROOM, accuracy_of
+from understudy.studies.store.connection import StoreFull
 from understudy.studies.store.model_files import cells_folder, write_files
-from understudy.studies.store.store import Store, StoreFull
+from understudy.studies.store.store import Store
 
 if TYPE_CHECKING:
     from understudy.analysis.findings import Findings
@@ -28,12 +29,12 @@ if TYPE_CHECKING:
     from understudy.studies.execution.progress import Display
     from understudy.studies.execution.signals import StopSignals
 
-LISTEN = 0.2  # seconds until signals are looked at again
-ASK_AGAIN = 1.0  # seconds until a cell that another process plays is looked at again
+POLL = 0.2  # seconds until signals are looked at again
+LOCK_POLL = 1.0  # seconds until a cell that another process runs is looked at again
 
 
 class Scheduler:
-    """The cells that are played by one call, one list after another.
+    """The cells that are run by one call, one list after another.
 
     Parameters
     ----------
@@ -42,11 +43,11 @@ class Scheduler:
     runs : path
         The runs folder.
     executor : Executor
-        Who plays.
+        What runs the cells.
     stopping : StopSignals
-        Whether somebody wants it to end.
+        Whether the user wants it to end.
     display : Display
-        Who watches.
+        What shows the progress.
     """
 
     def __init__(
@@ -56,22 +57,22 @@ class Scheduler:
         self._stopping, self._display = stopping, display
         self._cells_folder = cells_folder(runs)
         self._locks = CellLocks(self._cells_folder)
-        self._playing: dict[str, Cell] = {}
+        self._running: dict[str, Cell] = {}
         self._begun: set[str] = set()
         # cells that begin at round 0 though rounds of an earlier try are stored, with their facts:
         # the store is left as it is until the first new rounds come
         self._anew: dict[str, dict[str, Any]] = {}
         self._deaths: dict[str, int] = {}
         self._full: StoreFull | None = None
-        self._unkept: dict[str, str] = {}  # cells that say what cannot be kept, and why
-        self.done: list[str] = []  # played to the end now
+        self._unkept: dict[str, str] = {}  # cells whose rounds cannot be stored, and why
+        self.done: list[str] = []  # run to the end now
         self.found: list[str] = []  # finished by another process meanwhile
         self.failed: dict[str, str] = {}
 
     # -- the loop ------------------------------------------------------------------------------
 
     def forget(self, cells: Iterable[Cell]) -> None:
-        """Drop all that is known of cells, except of those that somebody is playing now."""
+        """Drop all that is known of cells, except of those that another process runs now."""
         for cell in cells:
             if self._locks.take(cell.key):
                 self._forget(cell.key)
@@ -84,38 +85,38 @@ class Scheduler:
                 self._drop_memory(key)
                 self._locks.release(key)
 
-    def play(self, cells: Sequence[Cell], shared_out: Budget | None = None) -> None:
-        """Play cells in their order until all have ended or somebody stops it."""
+    def run(self, cells: Sequence[Cell], shared_out: Budget | None = None) -> None:
+        """Run cells in their order until all have ended or the user stops it."""
         with self._stopping.listening():
-            self._play(list(cells), shared_out)
+            self._run(list(cells), shared_out)
 
-    def _play(self, waiting: list[Cell], shared_out: Budget | None) -> None:
-        told, ask_again = False, 0.0
+    def _run(self, waiting: list[Cell], shared_out: Budget | None) -> None:
+        stopped, look_again = False, 0.0
         while True:
             if self._stopping.at_once:
                 self._kill()
                 return
-            if (self._stopping.asked or self._full is not None) and not told:
-                told = True
+            if (self._stopping.asked or self._full is not None) and not stopped:
+                stopped = True
                 waiting = []
                 self._executor.stop()
                 if self._full is None:
                     self._display.say(
                         "Stopping when the rounds in progress have ended. Once more kills them."
                     )
-            if waiting and self._executor.room > 0 and time.monotonic() >= ask_again:
-                waiting = self._hand_out(waiting, shared_out)
-                if self._executor.room > 0:  # what is left is being played by others
-                    ask_again = time.monotonic() + ASK_AGAIN
-            if not self._playing and not waiting:
+            if waiting and self._executor.room > 0 and time.monotonic() >= look_again:
+                waiting = self._submit_waiting(waiting, shared_out)
+                if self._executor.room > 0:  # what is left is being run by other processes
+                    look_again = time.monotonic() + LOCK_POLL
+            if not self._running and not waiting:
                 break
-            for key, what, details in self._executor.events(LISTEN):
-                self._hear(key, what, *details)
+            for key, what, details in self._executor.events(POLL):
+                self._handle(key, what, *details)
         if self._full is not None:
             raise self._full
 
-    def _hand_out(self, waiting: list[Cell], shared_out: Budget | None) -> list[Cell]:
-        """Begin as many cells as there is room for; those that are left, in their order."""
+    def _submit_waiting(self, waiting: list[Cell], shared_out: Budget | None) -> list[Cell]:
+        """Begin as many cells as there is room for; returns those that are left, in their order."""
         left: list[Cell] = []
         for position, cell in enumerate(waiting):
             if self._executor.room <= 0:
@@ -127,7 +128,7 @@ class Scheduler:
                 self.found.append(cell.key)
                 self._display.ended(cell.key, well=True)
             else:
-                n_left = len(self._playing) + len(left) + len(waiting) - position
+                n_left = len(self._running) + len(left) + len(waiting) - position
                 self._begin(cell, 1 if shared_out is None else shared_out.workers(n_left))
         return left
 
@@ -136,10 +137,10 @@ class Scheduler:
         stored: tuple[RoundLog, ...] = ()
         if cell.task.analysis and t:
             stored = tuple(self._store.logs(cell.key, 0, t))
-        self._playing[cell.key] = cell
+        self._running[cell.key] = cell
         self._display.begun(cell, t)
         try:
-            self._executor.order(cell, self._cells_folder / cell.key, workers, stored)
+            self._executor.submit(cell, self._cells_folder / cell.key, workers, stored)
         except (AttributeError, TypeError, pickle.PicklingError) as error:
             self._fail(cell.key, f"it cannot be sent to another process: {error}")
 
@@ -177,9 +178,9 @@ class Scheduler:
             return 0, f"its checkpoint is of round {t}, and {n_stored} rounds are in the store"
         return (0, others) if t and version != __version__ else (t, "")
 
-    # -- what the executor says --------------------------------------------------------------------
+    # -- events of the executor ----------------------------------------------------------------
 
-    def _hear(self, key: str, what: str, *details: Any) -> None:
+    def _handle(self, key: str, what: str, *details: Any) -> None:
         try:
             match what:
                 case "begun":
@@ -203,20 +204,20 @@ class Scheduler:
                 raise
             self._out_of_room()
             if what not in ("begun", "rounds", "progress"):
-                self._let_go(key)
+                self._release(key)
 
     def _begin_in_store(self, key: str, facts: dict[str, Any]) -> None:
         if key in self._anew:
             self._anew[key] = facts
             return
-        self._store.begin(key, self._playing[key].resolved, facts, __version__)
+        self._store.begin(key, self._running[key].resolved, facts, __version__)
         self._begun.add(key)
 
     def _store_rounds(self, key: str, logs: list[RoundLog]) -> None:
         if key not in self._anew:
             self._store.add_rounds(key, logs)
             return
-        resolved = self._playing[key].resolved
+        resolved = self._running[key].resolved
         self._store.begin_anew(key, resolved, self._anew[key], __version__, logs)
         del self._anew[key]
         self._begun.add(key)
@@ -248,7 +249,7 @@ class Scheduler:
             self._fail(key, f"what its analysis found cannot be kept: {error}")
             return
         self._drop_memory(key)
-        self._let_go(key)
+        self._release(key)
         self.done.append(key)
         self._display.ended(key, well=True)
 
@@ -266,7 +267,7 @@ class Scheduler:
             )
         self._store.fail(key, text)
         self.failed[key] = text
-        self._let_go(key)
+        self._release(key)
         self._display.ended(key, well=False)
 
     def _died(self, key: str, text: str) -> None:
@@ -274,7 +275,7 @@ class Scheduler:
         if self._stopping.asked or self._full is not None:
             self._end(key)
         elif self._deaths[key] < self._executor.tries:
-            cell = self._playing.pop(key)
+            cell = self._running.pop(key)
             self._begin(cell, workers=1)  # it may have been memory that it lacked
         else:
             times = f"{self._deaths[key]} times: " if self._deaths[key] > 1 else ""
@@ -284,11 +285,11 @@ class Scheduler:
         """A cell that can go on."""
         if key in self._begun or key in self._anew:
             self._store.stop(key)
-        self._let_go(key)
+        self._release(key)
 
-    def _let_go(self, key: str) -> None:
+    def _release(self, key: str) -> None:
         self._anew.pop(key, None)
-        del self._playing[key]
+        del self._running[key]
         self._locks.release(key)
 
     def _out_of_room(self) -> None:
@@ -297,11 +298,11 @@ class Scheduler:
 
     def _kill(self) -> None:
         self._executor.close(kill=True)
-        for key in list(self._playing):
+        for key in list(self._running):
             self._end(key)
 
     def close(self) -> None:
-        """Let go of all cells."""
+        """Release all cells."""
         self._locks.release_all()
 
     # -- folders -------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ class StopSignals:
 
     def __init__(self) -> None:
         self.count = 0
-        self._listened_to = False
+        self._polled = False
         self._before: dict[int, Any] = {}
 
     @property
@@ -40,22 +40,22 @@ class StopSignals:
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for signum in SIGNALS:
-                self._before[signum] = signal.signal(signum, self._heard)
+                self._before[signum] = signal.signal(signum, self._on_signal)
         return self
 
-    def _heard(self, signum: int, frame: FrameType | None) -> None:
+    def _on_signal(self, signum: int, frame: FrameType | None) -> None:
         self.count += 1
-        if self.at_once and not self._listened_to:
+        if self.at_once and not self._polled:
             raise KeyboardInterrupt
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Meanwhile somebody looks at `at_once`; else a second signal interrupts."""
-        self._listened_to = True
+        """Meanwhile the caller polls `at_once`; else a second signal interrupts."""
+        self._polled = True
         try:
             yield
         finally:
-            self._listened_to = False
+            self._polled = False
 
     def __exit__(
         self,

@@ -1,7 +1,7 @@
-"""A process that plays cells, one after another.
+"""A worker process: runs cells, one after another.
 
-It ignores what stops its parent, is told by it when to stop, and ends when the parent does. Little
-is imported before it listens.
+It ignores the signals that stop its parent, stops when the parent sends ``stop``, and ends when the
+parent does. Little is imported before it reads its first message.
 """
 
 from __future__ import annotations
@@ -26,26 +26,29 @@ PROGRESS_EVERY = 0.1  # seconds
 
 
 class WorkerLink:
-    """The worker's end of the line: reads at any time, also while a cell is being played."""
+    """The worker's end of the connection, and the reporter of its cells.
+
+    A thread reads it at any time, also while a cell runs.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._orders: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._answered = threading.Condition()
         self._committed = -1  # the last round of the current cell that is safe
         self._refused = False
         self._stopping = False
-        self._told = 0.0
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._last_progress = 0.0
+        threading.Thread(target=self._read, daemon=True).start()
 
-    def _listen(self) -> None:
+    def _read(self) -> None:
         try:
             while True:
                 what, *details = self._connection.recv()  # plain data: nothing is imported here
                 if what == "cell":
-                    self._orders.put(details[0])
+                    self._requests.put(details[0])
                 elif what == "end":
-                    self._orders.put(None)
+                    self._requests.put(None)
                 elif what == "stop":
                     self._stopping = True
                 else:  # "committed" or "refused"
@@ -59,18 +62,18 @@ class WorkerLink:
             os._exit(1)  # the parent is gone
         except BaseException:
             traceback.print_exc()
-            os._exit(1)  # nobody would listen any more
+            os._exit(1)  # no message would be read any more
 
-    def next_order(self) -> Any:
-        """Wait for the next cell; None: there is none, go home."""
-        pickled = self._orders.get()
+    def next_request(self) -> Any:
+        """Wait for the next cell; None: there is none, and the process is to end."""
+        pickled = self._requests.get()
         self._committed, self._refused = -1, False
         return None if pickled is None else pickle.loads(pickled)
 
     def send(self, what: str, *details: Any) -> None:
         self._connection.send((what, *details))
 
-    # -- a reporter to whoever plays ---------------------------------------------------------------
+    # -- the reporter of a cell ----------------------------------------------------------------
 
     @property
     def stopping(self) -> bool:
@@ -91,13 +94,13 @@ class WorkerLink:
                 raise NotStored
 
     def progress(self, t: int, accuracy: float | None) -> None:
-        if time.monotonic() - self._told >= PROGRESS_EVERY:
-            self._told = time.monotonic()
+        if time.monotonic() - self._last_progress >= PROGRESS_EVERY:
+            self._last_progress = time.monotonic()
             self.send("progress", t, accuracy)
 
 
 def main(line: Connection, output: str) -> None:
-    """Play cells until told to end; what is printed goes to the file `output`."""
+    """Run cells until the message ``end``; what is printed goes to the file `output`."""
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
     _print_to(output)
@@ -112,8 +115,8 @@ def main(line: Connection, output: str) -> None:
 
     torch.set_num_threads(1)  # sums depend on how many there are
     data_cache = DataCache()
-    while (order := link.next_order()) is not None:
-        link.send(*final_message(order, link, data_cache))
+    while (request := link.next_request()) is not None:
+        link.send(*final_message(request, link, data_cache))
     end_workers()
     os._exit(0)  # no library's thread is waited for: all that counts is with the parent
 

@@ -36,7 +36,7 @@ def settings_in_words(
         ("Local training", _local_training(cells, configured)),
         ("Availability", _availability(resolved)),
         ("Rounds", _rounds(resolved)),
-        ("Seeds", _seeds(about, cells)),
+        ("Seeds", _seeds(cells)),
         ("Varied", _axes(about)),
         ("Baseline", str(about.get("baseline") or "")),
         ("Target", f"test accuracy {100 * about['target']:.4g} %" if about.get("target") else ""),
@@ -201,7 +201,7 @@ def _rounds(resolved: Sequence[Mapping[str, Any]]) -> str:
     return words if every == ["1"] else f"{words}, evaluated every {' or '.join(every)}"
 
 
-def _seeds(about: Mapping[str, Any], cells: Sequence[StoredCell]) -> str:
+def _seeds(cells: Sequence[StoredCell]) -> str:
     seeds = sorted({cell.seed for cell in cells})
     if len(seeds) > 2 and seeds == list(range(seeds[0], seeds[-1] + 1)):
         words = f"{seeds[0]} to {seeds[-1]}"

@@ -148,7 +148,7 @@ def _joined(
     for name in names:
         # as they are: None stays None, and does not turn integers into floats
         values = np.array([*(one.get(name) for one in labels), None], dtype=object)[:-1]
-        columns[name] = _told(values.repeat(lengths))
+        columns[name] = _column(values.repeat(lengths))
     filled = [rows for rows in tables if len(rows)]
     for name in dict.fromkeys(str(name) for rows in tables for name in rows.columns):
         columns[name] = _measured(name, filled)
@@ -164,12 +164,12 @@ def _measured(name: str, tables: Sequence[pd.DataFrame]) -> pd.Series[Any]:
         ]
         return pd.Series(np.concatenate(pieces))
     values = [rows[name].tolist() if name in rows else [None] * len(rows) for rows in tables]
-    return _told(
+    return _column(
         np.array([*(value for piece in values for value in piece), None], dtype=object)[:-1]
     )
 
 
-def _told(values: npt.NDArray[Any]) -> pd.Series[Any]:
+def _column(values: npt.NDArray[Any]) -> pd.Series[Any]:
     """Text, or labels; of their own type where none is missing."""
     column: pd.Series[Any] = pd.Series(values, dtype=object)
     return column if column.isna().any() else column.infer_objects()

@@ -6,14 +6,10 @@ Several studies may share a folder: their writers take turns, a transaction each
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import shutil
 import sqlite3
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,9 +18,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from understudy.core.files import sync_folder
 from understudy.core.types import RoundLog
 from understudy.studies.store import client_counts, log_codec, schema
+from understudy.studies.store.connection import (
+    for_reading,
+    for_writing,
+    make_folder,
+    named_errors,
+)
 from understudy.studies.store.log_codec import Array, pack, unpack
 from understudy.studies.store.schema import StoreError
 
@@ -35,21 +36,7 @@ if TYPE_CHECKING:
     from understudy.studies.definition.cell import Cell, Label
 
 FILE = "understudy.sqlite"
-PATIENCE = 60.0  # seconds that a writer waits for another's transaction
 BATCH = 64  # rounds that are read at once
-WAL_BYTES = 64 * 2**20  # what the log beside the file is cut to after its contents moved
-ALMOST_FULL = 2**20  # bytes free: with fewer, a failed write is put down to the full disk
-
-
-class StoreFull(OSError):
-    """The disk is full; `errno` is ENOSPC. The transaction was undone, what was there is whole."""
-
-    def __init__(self, folder: Path, free: int) -> None:
-        super().__init__(errno.ENOSPC, f"the disk is full: {free:,} bytes free", str(folder))
-        self.folder, self.free = folder, free
-
-    def __str__(self) -> str:
-        return f"{self.folder}: {self.strerror}"
 
 
 @dataclass(frozen=True)
@@ -110,11 +97,11 @@ class Store:
         path = Path(folder) / FILE
         if not write and not path.is_file():
             raise StoreError(f"{folder}: no runs here (no file {FILE})")
-        with _named(path):
+        with named_errors(path):
             if write:
-                _make_folder(path.parent)
-                return cls(path, _for_writing(path), write=True)
-            connection = _for_reading(path)
+                make_folder(path.parent)
+                return cls(path, for_writing(path), write=True)
+            connection = for_reading(path)
             try:
                 current = schema.is_current(connection, str(path), schema.STEPS)
             except BaseException:
@@ -122,8 +109,8 @@ class Store:
                 raise
             if not current:
                 connection.close()
-                _for_writing(path).close()
-                connection = _for_reading(path)
+                for_writing(path).close()
+                connection = for_reading(path)
             return cls(path, connection, write=False)
 
     def close(self) -> None:
@@ -246,7 +233,7 @@ class Store:
         connection = self._connection
         if not self._writes:
             raise StoreError(f"{self.path}: opened for reading; Store.open(…, write=True) writes")
-        with _named(self.path):
+        with named_errors(self.path):
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -360,7 +347,7 @@ class Store:
         return {name: unpack(value) for name, value in rows}
 
     def client_counts(self, key: str) -> dict[str, Array]:
-        """Sums over the rounds of a run, one number per client: see `tallies`."""
+        """Sums over the rounds of a run, one number per client: see `client_counts`."""
         rows = self._query("SELECT name, value FROM client_counts WHERE key = ?", key)
         return {name: unpack(value) for name, value in rows} or self._counted(key)
 
@@ -385,98 +372,11 @@ class Store:
 
     def _query(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """All rows at once, so that no query stays open."""
-        with _named(self.path):
+        with named_errors(self.path):
             return self._connection.execute(statement, values).fetchall()
 
 
-# -- opening -----------------------------------------------------------------------------------
-
-
-def _make_folder(folder: Path) -> None:
-    """Make a folder and those above it, names durable."""
-    if not folder.is_dir():
-        _make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
-        sync_folder(folder.parent)
-
-
-def _for_writing(path: Path) -> sqlite3.Connection:
-    new = not path.exists()
-    connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
-    try:
-        schema.is_current(connection, str(path), schema.STEPS)  # before a stranger's is changed
-        _wait_for_wal(connection)
-        # FULL, since a checkpoint may rely on rounds as soon as they are committed: with NORMAL, a
-        # power cut could take the last rounds and leave the checkpoint that follows them
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
-        connection.execute("PRAGMA foreign_keys = ON")
-        if not schema.is_current(connection, str(path), schema.STEPS):
-            schema.migrate(connection, str(path), schema.STEPS)
-        if new:
-            sync_folder(path.parent)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _wait_for_wal(connection: sqlite3.Connection) -> None:
-    """Readers beside a writer. The change of mode does not wait by itself for other processes."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-
-
-def _for_reading(path: Path) -> sqlite3.Connection:
-    connection = _read_only(path, "mode=ro")
-    try:
-        schema.version_of(connection)
-        return connection
-    except sqlite3.OperationalError:
-        connection.close()
-        log = path.with_name(path.name + "-wal")
-        if os.access(path.parent, os.W_OK) or (log.exists() and log.stat().st_size):
-            raise
-    # nobody can write there, so there is nobody to take turns with
-    return _read_only(path, "immutable=1")
-
-
-def _read_only(path: Path, how: str) -> sqlite3.Connection:
-    address = f"{path.absolute().as_uri()}?{how}"
-    return sqlite3.connect(address, uri=True, timeout=PATIENCE, isolation_level=None)
-
-
-@contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """Errors of the database as ours, with the file's name."""
-    try:
-        yield
-    except sqlite3.DatabaseError as error:
-        code = getattr(error, "sqlite_errorcode", None)
-        kind = None if code is None else code & 0xFF
-        free = -1
-        with suppress(OSError):
-            free = shutil.disk_usage(path.parent).free
-        if kind == sqlite3.SQLITE_FULL or (
-            kind == sqlite3.SQLITE_IOERR and 0 <= free < ALMOST_FULL
-        ):
-            raise StoreFull(path.parent, free) from error
-        if kind in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-            raise StoreError(
-                f"{path}: damaged, or no SQLite database ({error}); move it away to begin anew"
-            ) from error
-        if kind == sqlite3.SQLITE_BUSY:
-            raise StoreError(
-                f"{path}: another process kept it locked for {PATIENCE:.0f} seconds"
-            ) from error
-        raise StoreError(f"{path}: {error}") from error
+# -- statements --------------------------------------------------------------------------------
 
 
 def _begin(

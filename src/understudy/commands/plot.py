@@ -1,4 +1,4 @@
-"""`understudy plot` and `understudy report`."""
+"""`understudy plot`: the pictures of a study."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Annotated
 
 import typer
 
-from understudy.commands import places
+from understudy.commands import stored_study
 
 
 def plot(
-    study: places.StoredName = None,
+    study: stored_study.StoredName = None,
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME]...", show_default=False)
     ] = None,
     to: Annotated[
         Path | None, typer.Option(help="Where the files go; by default the study's folder.")
     ] = None,
-    folder: places.Folder = places.RUNS,
+    folder: stored_study.Folder = stored_study.RUNS,
 ) -> None:
     """The pictures of a study, as PNG and SVG.
 
@@ -31,7 +31,7 @@ def plot(
     """
     from understudy.studies.report import figures
 
-    place = places.find(study, folder)
+    place = stored_study.find(study, folder)
     known = figures.figures(place.folder, place.study)
     chosen = {
         name: figure
@@ -44,17 +44,3 @@ def plot(
             raise ValueError(f"no picture named {wanted!r} of {place.study}; there: {there}")
     for path in figures.save(chosen, place.output if to is None else to):
         typer.echo(path)
-
-
-def report(study: places.StoredName = None, folder: places.Folder = places.RUNS) -> None:
-    """The report of a study, written anew: one HTML file that works offline.
-
-    STUDY is its name, its file or its folder below runs; without it, the
-    study that ran last.
-
-    understudy report quickstart
-    """
-    from understudy.studies.report.report import write_report
-
-    place = places.find(study, folder)
-    typer.echo(f"Report: {write_report(place.folder, place.study)}")

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 RUNS = Path("runs")
 Folder = Annotated[Path, typer.Option("--folder", help="The runs folder.")]
@@ -54,17 +51,3 @@ def find(study: str | None, folder: Path) -> Place:
 def _name_in(file: Path) -> str:
     with open(file, "rb") as opened:
         return str(tomllib.load(opened).get("name", file.stem))
-
-
-def show_table(table: RenderableType) -> None:
-    """Print a table: in colours on a terminal, elsewhere without spaces at the ends of lines."""
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    if console.is_terminal:
-        console.print(table)
-        return
-    with console.capture() as captured:
-        console.print(table)
-    for line in captured.get().splitlines():
-        typer.echo(line.rstrip())

@@ -1,4 +1,4 @@
-"""All that a study can name, with its parameters, as lines of text."""
+"""`understudy list`: all that a study can name, with its parameters."""
 
 from __future__ import annotations
 
@@ -8,10 +8,31 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from understudy import registry
 from understudy.measures import MEASURES, Measure, measure
+
+
+def list_parts(
+    what: Annotated[str | None, typer.Argument(metavar="[KIND|NAME]", show_default=False)] = None,
+) -> None:
+    """What a study can name, with parameters and their defaults.
+
+    KIND is one of strategies, samplers, compensators, races, cutoffs,
+    guards, aggregators, servers, local, rules, schedules, availability,
+    delays, data, partitions, models, losses, analyses, measures: tells what
+    each of them is. NAME is one of these: tells all about it. Without
+    either, all are listed in short.
+
+    understudy list
+    understudy list samplers
+    understudy list fdms
+    """
+    for line in listing(what):
+        typer.echo(line)
 
 
 @dataclass(frozen=True)
