@@ -25,7 +25,7 @@ def digits(n_clients: int) -> Federation:
         n_clients=n_clients,
         n_clusters=n_clusters,
         classes_per_cluster=CLASSES // n_clusters,
-        per_client=min(64, 1400 // n_clients),
+        per_client=min(64, 1200 // n_clients),
     )
 
 
