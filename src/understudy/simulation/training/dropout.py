@@ -1,0 +1,61 @@
+"""Which units a dropout layer keeps: decided by address, like everything that is drawn.
+
+A generator without state: the bits at an address are a mixture of the address. The compiled kernels
+compute the same in C, so a net with dropout is trained alike by every engine.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from understudy.core.types import Floats
+
+_GOLDEN, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_WORD = 2**64 - 1
+
+
+def factors(seed: int, step: int, layer: int, n: int, p: float, first: int = 0) -> Floats:
+    """(n,) what a dropout layer multiplies by: 0 with probability p, else 1 / (1 − p).
+
+    Parameters
+    ----------
+    seed : int
+        64 bits that belong to the run, the round and the client: ``torch_seed(seed, "dropout", …)``.
+    step : int
+        Which of the client's local steps.
+    layer : int
+        Which of the net's dropout layers, in the order of their calls.
+    n : int
+        Numbers of the batch, in the order of its memory.
+    p : float
+        Share that is dropped, 0 ≤ p < 1.
+    first : int
+        Position of the first of them.
+
+    Notes
+    -----
+    SplitMix64 counts with the golden ratio and mixes the count; here the count begins where seed,
+    step and layer say.
+
+    References
+    ----------
+    Steele, Lea & Flood, Fast Splittable Pseudorandom Number Generators, OOPSLA 2014.
+    """
+    stream = _mixed(seed)
+    for coordinate in (step, layer):
+        stream = _mixed(stream + coordinate)
+    with np.errstate(over="ignore"):
+        words = np.arange(first, first + n, dtype=np.uint64) * np.uint64(_GOLDEN)
+        words += np.uint64(stream)
+        words = (words ^ (words >> np.uint64(30))) * np.uint64(_FIRST)
+        words = (words ^ (words >> np.uint64(27))) * np.uint64(_SECOND)
+        words ^= words >> np.uint64(31)
+    kept = (words >> np.uint64(32)) >= np.uint64(int(p * 2**32))
+    return np.where(kept, 1 / (1 - p), 0.0)
+
+
+def _mixed(word: int) -> int:
+    word &= _WORD
+    word = ((word ^ (word >> 30)) * _FIRST) & _WORD
+    word = ((word ^ (word >> 27)) * _SECOND) & _WORD
+    return word ^ (word >> 31)
