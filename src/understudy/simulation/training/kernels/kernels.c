@@ -621,6 +621,8 @@ static void pool_2x2_forward(const op *o, const REAL *x, REAL *y, INT *chosen) {
     }
 }
 static void pool_2x2_backward(const op *o, REAL *dx, const REAL *dy, const INT *chosen) {
+    if (o->rows > 2 * o->out_rows || o->columns > 2 * o->out_columns)  // some are in no window
+        memset(dx, 0, (size_t)(o->rows * o->columns) * sizeof(REAL));
     for (i64 j = 0; j < o->out_columns; j += L) {
         i64 n = MIN(o->out_columns - j, L);
         mask some = range(0, n), low = range(0, MIN(2 * n, L)), high = range(0, MAX(2 * n - L, 0));
