@@ -46,7 +46,8 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
             raise
         return opened(Path(path), isa)
 
-    return lambda dtype, isa=best_isa(), cc=None: made(np.dtype(dtype).name, isa, cc)
+    best = best_isa()
+    return lambda dtype, isa=best, cc=None: made(np.dtype(dtype).name, isa, cc)
 
 
 def best_isa() -> str:

@@ -17,9 +17,10 @@ from understudy.core.rng import generator, torch_seed
 from understudy.parts.local import Local
 from understudy.simulation import Federation, batch_plan
 from understudy.simulation.training.dropout import factors
+from understudy.simulation.training.jobs import Engine, Job, Recipe
 from understudy.simulation.training.kernels.engine import KernelEngine
 from understudy.simulation.training.kernels.library import Library
-from understudy.simulation.training.local_sgd import Engine, Job, LoopEngine, Recipe
+from understudy.simulation.training.local_sgd import LoopEngine
 
 Result = tuple[torch.Tensor, list[tuple[int, float]]]
 
@@ -58,9 +59,7 @@ def by_kernels(
     return trained(engine, module, clients, **more)
 
 
-def by_loop(
-    module: nn.Module, data: Federation, local: Local, clients: Any, **more: Any
-) -> Result:
+def by_loop(module: nn.Module, data: Federation, local: Local, clients: Any, **more: Any) -> Result:
     return trained(LoopEngine(recipe(module, data, local), data.x, data.y), module, clients, **more)
 
 
@@ -135,8 +134,6 @@ def by_torch_with_masks(
         chosen = torch.from_numpy(held[batch])
         loss = F.cross_entropy(module(data.x[chosen]), data.y[chosen])
         with torch.no_grad():
-            for parameter, g in zip(
-                parameters, torch.autograd.grad(loss, parameters), strict=True
-            ):
+            for parameter, g in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
                 parameter -= local.lr_at(t) * g
     return Layout.of(module).vector(module) - start

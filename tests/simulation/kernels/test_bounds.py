@@ -23,7 +23,7 @@ from understudy.simulation.training.kernels import compile as compilation
 from understudy.simulation.training.kernels.engine import KernelEngine
 from understudy.simulation.training.kernels.library import NEEDS, processor_flags
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 PROGRAM = Path(__file__).with_name("run_plan.c")
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1")
@@ -70,7 +70,8 @@ def program(tmp_path_factory):
             flags = [flag for flag in compilation.FLAGS if flag not in ("-shared", "-O2")]
             command = ["gcc", *flags, *SANITIZERS, *compilation.INSTRUCTIONS[isa]]
             command += [f"-DBITS={bits}", f"-I{compilation.SOURCE.parent}", str(PROGRAM)]
-            done = subprocess.run([*command, "-o", str(path), "-lm"], capture_output=True, text=True)
+            command += ["-o", str(path), "-lm"]
+            done = subprocess.run(command, capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
             made[path] = path
         return made[path]
@@ -116,7 +117,7 @@ def test_nothing_is_touched_outside_its_array(build, program, tmp_path, isa, dty
         assert done.returncode == 0, done.stderr.decode()
         corrections = torch.from_numpy(correction) if terms else None
         matrix, ((_, loss),) = trained(engine, module, [0], corrections=corrections)
-        assert done.stdout[:-8] == matrix[0].numpy().tobytes(), "and the bits are those of the build"
+        assert done.stdout[:-8] == matrix[0].numpy().tobytes(), "the bits are those of the build"
         assert np.frombuffer(done.stdout[-8:])[0] / 46 == loss
 
 

@@ -72,7 +72,7 @@ def test_both_installed_builds(build):
         assert_same_bits(build, isa, None, "float32")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("isa", ["avx512", "avx2", "plain"])
 @pytest.mark.parametrize("cc", ["gcc", "clang"])
@@ -120,9 +120,7 @@ def test_threads_train_side_by_side(build):
     local = Local(lr=0.05, epochs=3, batch_size=9, **terms)
 
     def one(client: int) -> tuple[torch.Tensor, list[tuple[int, float]]]:
-        engine = KernelEngine(
-            recipe(module, data, local), data.x, data.y, library=build("float32")
-        )
+        engine = KernelEngine(recipe(module, data, local), data.x, data.y, library=build("float32"))
         matrix, losses = trained(engine, module, [client])
         return matrix[0], losses
 

@@ -20,7 +20,7 @@ def factors(seed: int, step: int, layer: int, n: int, p: float, first: int = 0) 
     Parameters
     ----------
     seed : int
-        64 bits that belong to the run, the round and the client: ``torch_seed(seed, "dropout", …)``.
+        64 bits of the run, the round and the client: ``torch_seed(seed, "dropout", …)``.
     step : int
         Which of the client's local steps.
     layer : int

@@ -39,7 +39,7 @@ class Convolution:
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearLayer:
     weight: str
     bias: str | None
     inputs: int
@@ -47,7 +47,7 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class Pool:
+class PoolLayer:
     kind: str  # "max" or "average"
     window: Pair
     stride: Pair
@@ -70,7 +70,7 @@ class Reshape:
     shape: tuple[int, ...] | None
 
 
-Layer = Convolution | Linear | Pool | Activation | Dropout | Reshape
+Layer = Convolution | LinearLayer | PoolLayer | Activation | Dropout | Reshape
 
 
 def chain_of(module: nn.Module, training: bool = True) -> list[Layer]:
@@ -90,7 +90,7 @@ def chain_of(module: nn.Module, training: bool = True) -> list[Layer]:
     used = {
         name
         for layer in reader.layers
-        if isinstance(layer, Convolution | Linear)
+        if isinstance(layer, Convolution | LinearLayer)
         for name in (layer.weight, layer.bias)
     }
     for name, _ in module.named_parameters():
@@ -118,7 +118,7 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
 
 
 def _check_hooks(module: nn.Module) -> None:
-    if torch_modules._has_any_global_hook():
+    if torch_modules._has_any_global_hook():  # type: ignore[no-untyped-call]
         raise Refused("a hook is registered for all modules")
     for name, part in module.named_modules():
         if any(getattr(part, hooks, None) for hooks in HOOKS):
@@ -289,7 +289,7 @@ def _pool(kind: str) -> Callable[..., list[Layer]]:
                 raise Refused(f"a pooling has {name} = {value!r}")
         if min(window) < 1:
             raise Refused(f"a pooling has a window of {window}")
-        return [Pool(kind, window, _pair(stride) if stride else window)]
+        return [PoolLayer(kind, window, _pair(stride) if stride else window)]
 
     return make
 
@@ -324,14 +324,20 @@ def _convolution(name: str, layer: nn.Conv2d) -> list[Layer]:
     bias = None if layer.bias is None else _parameter(name, "bias")
     return [
         Convolution(
-            _parameter(name, "weight"), bias, layer.in_channels, layer.out_channels, window, _pair(padding)
+            _parameter(name, "weight"),
+            bias,
+            layer.in_channels,
+            layer.out_channels,
+            window,
+            _pair(padding),
         )
     ]
 
 
 def _linear(name: str, layer: nn.Linear) -> list[Layer]:
-    bias = None if layer.bias is None else _parameter(name, "bias")
-    return [Linear(_parameter(name, "weight"), bias, layer.in_features, layer.out_features)]
+    given: torch.Tensor | None = layer.bias
+    bias = None if given is None else _parameter(name, "bias")
+    return [LinearLayer(_parameter(name, "weight"), bias, layer.in_features, layer.out_features)]
 
 
 POOL_SETTINGS = ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices")

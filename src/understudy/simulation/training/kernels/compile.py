@@ -22,7 +22,7 @@ FLAGS = (
     *("-std=gnu11", "-O2", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"),
     *("-fPIC", "-shared", "-fvisibility=hidden"),
 )
-GCC_FLAGS = ("-ftree-vectorize", "-fvect-cost-model=dynamic")  # of itself, at -O3 only: twice as long
+GCC_FLAGS = ("-ftree-vectorize", "-fvect-cost-model=dynamic")  # else at -O3 only
 INSTRUCTIONS = {
     "avx512": ("-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mavx2", "-mfma"),
     "avx2": ("-mavx2", "-mfma"),

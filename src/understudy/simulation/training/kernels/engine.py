@@ -13,10 +13,10 @@ from understudy.core.flat import Layout
 from understudy.core.rng import generator, torch_seed
 from understudy.core.types import Ints
 from understudy.simulation.training.batches import drawn
+from understudy.simulation.training.jobs import Job, Recipe, Trained
 from understudy.simulation.training.kernels.chain import Refused, chain_of
 from understudy.simulation.training.kernels.library import BITS, Library, loaded
 from understudy.simulation.training.kernels.plan import Plan, plan_of
-from understudy.simulation.training.local_sgd import Job, Recipe, Trained
 
 Array = npt.NDArray[np.floating]
 
@@ -35,7 +35,7 @@ def kernel_plan(recipe: Recipe, x: torch.Tensor, y: torch.Tensor) -> Plan:
         raise Refused("it trains on another device")
     layout = Layout.of(recipe.module)
     dtype = x.numpy().dtype if x.dtype in (torch.float32, torch.float64) else None
-    if layout.dtype != x.dtype or dtype not in BITS:
+    if layout.dtype != x.dtype or dtype is None or dtype not in BITS:
         raise Refused(f"inputs are {x.dtype} and parameters {layout.dtype}")
     if not x.is_contiguous():
         raise Refused("inputs are not contiguous in memory")

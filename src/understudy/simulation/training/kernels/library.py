@@ -72,8 +72,8 @@ def chosen_isa(folder: Path = FOLDER) -> str:
     built = [isa for isa in NEEDS if (folder / file_name(isa, 32)).is_file()]
     if not built:
         raise Unavailable(
-            "the kernels are not compiled; with a C compiler (cc, gcc or clang) on an x86-64 Linux, "
-            "install the package again"
+            "the kernels are not compiled; with a C compiler (cc, gcc or clang) on an x86-64 "
+            "Linux, install the package again"
         )
     forced = os.environ.get("UNDERSTUDY_KERNELS", "")
     if forced and forced not in NEEDS:
@@ -111,7 +111,8 @@ def opened(path: Path, isa: str) -> Library:
         len(OP) + len(HEAD),
     ):
         raise Unavailable(
-            f"{path.name} was compiled from another version of the source; install the package again"
+            f"{path.name} was compiled from another version of the source; install the package "
+            "again"
         )
     train, outputs = library.understudy_train, library.understudy_outputs
     train.argtypes = [*[_pointer] * 9, _integer, *[_pointer] * 3, ctypes.c_uint64, _pointer]

@@ -20,8 +20,8 @@ from understudy.simulation.training.kernels.chain import (
     Convolution,
     Dropout,
     Layer,
-    Linear,
-    Pool,
+    LinearLayer,
+    PoolLayer,
     Refused,
     Reshape,
 )
@@ -108,7 +108,7 @@ class Array:
 
 
 @dataclass(frozen=True)
-class Place:
+class Region:
     """What one layer hands to the next: of each image some channels, each dense."""
 
     channels: int
@@ -207,13 +207,13 @@ class _Builder:
         at = self._room(before + self.chunk * image + after)
         return Array(at + before, image, channel)
 
-    def _dense(self, channels: int, rows: int, columns: int, rank: int = 3) -> Place:
+    def _dense(self, channels: int, rows: int, columns: int, rank: int = 3) -> Region:
         """A new place without gaps."""
         n = rows * columns
         image = self._up(channels * n)
         x = self._images(image, n)
         dx = self._images(image, n) if self.learns else None
-        return Place(channels, rows, columns, rank, x, dx)
+        return Region(channels, rows, columns, rank, x, dx)
 
     def _table(self, entries: list[int]) -> int:
         self.offsets.extend(entries)
@@ -225,13 +225,13 @@ class _Builder:
 
     # -- layers ----------------------------------------------------------------------------------
 
-    def _add(self, layer: Layer, relu: bool, place: Place) -> Place:
+    def _add(self, layer: Layer, relu: bool, place: Region) -> Region:
         match layer:
             case Convolution():
                 return self._convolution(layer, place)
-            case Linear():
+            case LinearLayer():
                 return self._linear(layer, place)
-            case Pool():
+            case PoolLayer():
                 return self._pool(layer, relu, place)
             case Reshape():
                 return self._reshape(layer, place)
@@ -250,7 +250,7 @@ class _Builder:
                     p=int(np.float64(p).view(np.int64)),
                 )
 
-    def _op(self, kind: str, place: Place, into: Place, wanted: bool, **more: int) -> None:
+    def _op(self, kind: str, place: Region, into: Region, wanted: bool, **more: int) -> None:
         op = dict.fromkeys(OP, 0) | {
             "kind": KINDS.index(kind),
             "channels": place.channels,
@@ -268,19 +268,19 @@ class _Builder:
         }
         self.ops.append(op | more)
 
-    def _elementwise(self, kind: str, place: Place, into: Place, **more: int) -> Place:
+    def _elementwise(self, kind: str, place: Region, into: Region, **more: int) -> Region:
         self._op(kind, place, into, wanted=self.learns, **more)
         return into
 
-    def _dense_like(self, place: Place) -> Place:
+    def _dense_like(self, place: Region) -> Region:
         return self._dense(place.channels, place.rows, place.columns, place.rank)
 
-    def _densely(self, place: Place) -> Place:
+    def _densely(self, place: Region) -> Region:
         if place.dense:
             return place
         return self._elementwise("copy", place, self._dense_like(place))
 
-    def _reshape(self, layer: Reshape, place: Place) -> Place:
+    def _reshape(self, layer: Reshape, place: Region) -> Region:
         n = place.channels * place.pixels
         shape = (n,) if layer.shape is None else layer.shape
         if prod(shape) != n:
@@ -294,11 +294,11 @@ class _Builder:
         x, dx = arrays
         return replace(new, x=x, dx=dx, needed=place.needed)
 
-    def _parameters(self, layer: Convolution | Linear) -> dict[str, int]:
+    def _parameters(self, layer: Convolution | LinearLayer) -> dict[str, int]:
         bias = -1 if layer.bias is None else self.at[layer.bias]
         return {"weight": self.at[layer.weight], "bias": bias}
 
-    def _linear(self, layer: Linear, place: Place) -> Place:
+    def _linear(self, layer: LinearLayer, place: Region) -> Region:
         n = place.channels * place.pixels
         if place.rank != 1 or n != layer.inputs:
             raise Refused(f"{layer.weight!r} takes {layer.inputs} numbers and gets {n}")
@@ -316,7 +316,7 @@ class _Builder:
         )
         return into
 
-    def _convolution(self, layer: Convolution, place: Place) -> Place:
+    def _convolution(self, layer: Convolution, place: Region) -> Region:
         (height, width), (down, right) = layer.window, layer.padding
         high, wide = place.rows + 2 * down, place.columns + 2 * right - width + 1
         out_rows = high - height + 1
@@ -329,7 +329,7 @@ class _Builder:
         channel = self._up(pixels)
         # rows of zeros before each channel of dy, and so behind the one before it
         margin = self._up(max(0, height - 1 - down) * wide) if wanted else 0
-        into = Place(
+        into = Region(
             layer.outputs,
             out_rows,
             wide,
@@ -353,6 +353,7 @@ class _Builder:
         ]
         spread = self._up(place.rows * wide)
         n_taps = layer.inputs * window
+        numbers = patches.image + into.dx.image
         self._op(
             "convolution",
             place,
@@ -365,7 +366,7 @@ class _Builder:
             right=right,
             patches=patches.at,
             patches_image=patches.image,
-            together=max(1, TOGETHER_BYTES // ((patches.image + into.dx.image) * self.dtype.itemsize)),
+            together=max(1, TOGETHER_BYTES // (numbers * self.dtype.itemsize)),
             spread=self._room(width * layer.inputs * spread) if wanted else 0,
             spread_channel=spread,
             forward_taps=self._taps(list(enumerate(in_patches))),
@@ -381,7 +382,7 @@ class _Builder:
         )
         return into
 
-    def _pool(self, layer: Pool, relu: bool, place: Place) -> Place:
+    def _pool(self, layer: PoolLayer, relu: bool, place: Region) -> Region:
         (height, width), (down, right) = layer.window, layer.stride
         if place.rank != 3 or place.rows < height or place.columns < width:
             raise Refused(f"a pooling of {layer.window} gets {place.rows} × {place.columns}")
@@ -403,11 +404,11 @@ class _Builder:
         return into
 
 
-def _place_of(shape: Shape) -> Place:
+def _place_of(shape: Shape) -> Region:
     """The data as a place: images, or vectors."""
     if len(shape) == 3:
-        return Place(*shape, rank=3, x=None, dx=None)
-    return Place(1, 1, prod(shape), rank=len(shape), x=None, dx=None)
+        return Region(*shape, rank=3, x=None, dx=None)
+    return Region(1, 1, prod(shape), rank=len(shape), x=None, dx=None)
 
 
 def _entries(name: str, array: Array) -> dict[str, int]:
@@ -420,10 +421,12 @@ def _fused(layers: Sequence[Layer]) -> list[tuple[Layer, bool]]:
     relu = Activation("relu")
     for layer in layers:
         before, has_relu = fused[-1] if fused else (None, False)
-        pools = isinstance(before, Pool) and before.kind == "max"
+        pools = isinstance(before, PoolLayer) and before.kind == "max"
         if layer == relu and pools and before is not None:
             fused[-1] = (before, True)
-        elif isinstance(layer, Pool) and layer.kind == "max" and before == relu and not has_relu:
+        elif (
+            isinstance(layer, PoolLayer) and layer.kind == "max" and before == relu and not has_relu
+        ):
             fused[-1] = (layer, True)
         else:
             fused.append((layer, False))
