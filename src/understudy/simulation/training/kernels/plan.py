@@ -421,13 +421,15 @@ def _fused(layers: Sequence[Layer]) -> list[tuple[Layer, bool]]:
     relu = Activation("relu")
     for layer in layers:
         before, has_relu = fused[-1] if fused else (None, False)
-        pools = isinstance(before, PoolLayer) and before.kind == "max"
+        pools = _is_max_pool(before)
         if layer == relu and pools and before is not None:
             fused[-1] = (before, True)
-        elif (
-            isinstance(layer, PoolLayer) and layer.kind == "max" and before == relu and not has_relu
-        ):
+        elif _is_max_pool(layer) and before == relu and not has_relu:
             fused[-1] = (layer, True)
         else:
             fused.append((layer, False))
     return fused
+
+
+def _is_max_pool(layer: Layer | None) -> bool:
+    return isinstance(layer, PoolLayer) and layer.kind == "max"
