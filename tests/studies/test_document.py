@@ -946,7 +946,7 @@ def test_other_peoples_data_that_come_divided(plugin: Path, data: str, n_clients
         ),
         (
             {"top": "metrics = {x = 'loud_parts:FEDERATION'}"},
-            "metrics.x: expected a function, got Federation(",
+            "metrics.x: expected a function, got <Federation 'synthetic(",
         ),
     ],
 )
