@@ -3,9 +3,7 @@
 import re
 import subprocess
 import sys
-import tomllib
 from importlib.metadata import PackageNotFoundError
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +14,6 @@ from understudy.commands import doctor, errors
 from understudy.commands.list_parts import SECTIONS, listing
 from understudy.measures import MEASURES
 
-ROOT = Path(__file__).parent.parent
 COMMANDS = [
     "run", "studies", "list", "show", "table", "plot", "report", "export", "doctor",
     "new-app",
@@ -314,19 +311,17 @@ def test_doctor_names_what_is_missing_and_how_to_get_it(command, monkeypatch, tm
 
 def test_doctor_recommends_what_an_extra_of_ours_needs(monkeypatch):
     """Its own name is on no package index; what its extras name is."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
-    needs = [need for name in extras if name not in ("test", "docs") for need in extras[name]]
-    names = {re.match(r"[\w.-]+", need)[0] for need in needs}
-    assert set(doctor.optional_requirements()) <= names
-    assert doctor.optional_requirements()["ray"] == "ray>=2.40"
+    needs = doctor.optional_requirements()
+    assert needs["ray"].startswith("ray>=")
+    assert needs["pyarrow"].startswith("pyarrow>=")
+    assert not {"numpy", "pytest", "sphinx"} & set(needs)
 
     def nothing(name):
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr(doctor, "version", nothing)
     words = {finding.name: finding.words for finding in doctor._extras()}
-    assert words["pyarrow"] == "not installed: pip install 'pyarrow>=16' (Parquet files)"
+    assert words["pyarrow"] == f"not installed: pip install '{needs['pyarrow']}' (Parquet files)"
     monkeypatch.setattr(doctor, "requires", nothing)
     assert doctor.optional_requirements() == {}
 

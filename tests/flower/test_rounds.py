@@ -13,7 +13,7 @@ from flwr.serverapp.strategy import Strategy as FlowerStrategy
 
 from tests.flower.loopback import LoopbackGrid, PretendTime, config_of, nodes_of
 from tests.flower.toy import first_arrays, play, reply_of, round_of, toy_app
-from understudy import MIFA, Local, Scaffold, Strategy, Uniform, fdms
+from understudy import MIFA, Local, Scaffold, Strategy, Uniform, fdms, mdsample
 from understudy.flower import UnderstudyStrategy
 from understudy.flower.requests import NODE_UNAVAILABLE
 from understudy.server.state import row_stores
@@ -210,6 +210,51 @@ def test_every_kind_of_absence_has_its_own_outcome():
     assert "cut short" in why["3"]
     assert why["5"] == "not connected"
     assert NODE_UNAVAILABLE == ErrorCode.NODE_UNAVAILABLE
+
+
+def test_a_node_that_left_and_is_back_has_restarted():
+    """Flower says "unavailable" of it; when it connected says that it is there again."""
+    nodes = nodes_of(toy_app(), 3)
+    nodes[1].delay = lambda message: 0.0 if introduces(message) else 8.0
+    nodes[2].silent = lambda message: not introduces(message)
+    grid = LoopbackGrid(nodes)
+    sleep = grid.time.sleep
+
+    def sleep_and_break(seconds):
+        sleep(seconds)
+        nodes[2].online = not 1 < grid.time.seconds < 6
+        if not nodes[2].online and nodes[2].activations == 1:
+            nodes[2].restart()
+
+    grid.time.sleep = sleep_and_break
+    adapter = play(grid, rounds=1, fraction_evaluate=0.0)
+    assert adapter.history == [{"0": "came", "1": "came", "2": "restarted"}]
+    assert grid.time.seconds < 15  # the deadline is not waited for
+
+
+def test_a_message_that_holds_nothing_at_all_is_refused():
+    nodes = nodes_of(toy_app(), 2)
+    grid = LoopbackGrid(nodes)
+    pull = grid.pull_messages
+
+    def emptied(ids):
+        replies = pull(ids)
+        for reply in replies:
+            is_train = "arrays" in reply.content
+            if is_train and reply.metadata.src_node_id == nodes[1].id:
+                reply.__dict__["_content"] = None
+        return replies
+
+    grid.pull_messages = emptied
+    adapter = play(grid, rounds=1, fraction_evaluate=0.0)
+    assert adapter.history == [{"0": "came", "1": "refused"}]
+    assert "neither content nor an error" in adapter.outcomes[1].detail
+
+
+def test_a_sampler_that_draws_by_examples_is_not_weighted_twice():
+    assert UnderstudyStrategy(mdsample()).strategy.weighting == "clients"
+    assert UnderstudyStrategy(fdms()).strategy.weighting == "examples"
+    assert UnderstudyStrategy(fdms(), weighting=None).strategy.weighting == "clients"
 
 
 def test_waiting_for_nodes_is_bounded():

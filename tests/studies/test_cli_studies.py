@@ -19,7 +19,7 @@ import pytest
 import safetensors.numpy
 
 from tests.cli import Command
-from understudy import FixedDropout, Outcome, RoundLog, fdms, fedavg
+from understudy import FixedDropout, Local, Outcome, RoundLog, fdms, fedavg
 from understudy._version import __version__
 from understudy.commands import text
 from understudy.studies.definition import builtins
@@ -48,7 +48,7 @@ def command(capsys, monkeypatch):
 
 
 def cells():
-    strategies = {"dropout": fedavg(), "fdms": fdms()}
+    strategies = {"dropout": fedavg(), "fdms": fdms(local=Local())}
     recipe = DataRecipe("digits", "iid", settings={"n_clients": 3})
     return [
         Cell.of(

@@ -162,6 +162,7 @@ def collect(
         if not has_quorum and asked and came >= enough:
             has_quorum, end = True, min(end, now + timing.grace)
         if not open_ids or now >= end:
+            _note_restarts(grid, asked, found)
             return found
         if now - looked >= LOOK_EVERY:
             looked = now
@@ -209,6 +210,8 @@ def _pulled(grid: Grid, name: str, found: Collected) -> Message | None:
     try:
         for reply in grid.pull_messages([name]):
             if reply.metadata.reply_to_message_id == name:
+                if not reply.has_error() and not reply.has_content():
+                    raise ValueError("neither content nor an error")
                 return reply
     except Exception as error:  # whatever a stranger's bytes make Flower raise
         if name not in found.unreadable:
@@ -225,6 +228,18 @@ def _restarted(grid: Grid, asked: Mapping[str, Node]) -> list[str]:
         for name, node in asked.items()
         if node.id in nodes and nodes[node.id].activated != node.activated
     ]
+
+
+def _note_restarts(grid: Grid, asked: Mapping[str, Node], found: Collected) -> None:
+    """Flower says "unavailable" of a node that left; where it is back, it restarted."""
+    left = {
+        name: asked[name]
+        for name, reply in found.replies.items()
+        if reply.has_error() and reply.error.code == NODE_UNAVAILABLE
+    }
+    for name in _restarted(grid, left) if left else []:
+        found.restarted.add(name)
+        del found.replies[name]
 
 
 def last_line(words: str | None, longest: int = 200) -> str:

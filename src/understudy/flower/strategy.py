@@ -54,7 +54,7 @@ from understudy.flower.sampled import Sampled
 from understudy.flower.server import Busy, LiveLedger, LiveServer
 from understudy.flower.train_round import TrainRound
 from understudy.parts.samplers.uniform import Everyone
-from understudy.server.strategy import Strategy
+from understudy.server.strategy import WEIGHTINGS, Strategy
 
 logger = logging.getLogger("flwr")  # so that `flwr log` shows it
 
@@ -190,7 +190,13 @@ class UnderstudyStrategy(FlowerStrategy):
                 )
             sampler = Sampled(float(self.fraction_train), self.min_train_nodes)
             strategy = replace(strategy, sampler=sampler)
-        return strategy if weighting is None else replace(strategy, weighting=weighting)
+        if weighting is None:
+            return strategy
+        checks.choice("weighting", weighting, WEIGHTINGS)
+        try:
+            return replace(strategy, weighting=weighting)
+        except ValueError:
+            return strategy  # its sampler draws by examples: they must not count twice
 
     @property
     def timing(self) -> Timing:
@@ -355,7 +361,7 @@ class UnderstudyStrategy(FlowerStrategy):
             round_.sent = {message.metadata.message_id: one for message, one in round_.messages}
             gone = set(found.replies)
             self._mailbox.owed |= {n: one for n, one in round_.sent.items() if n not in gone}
-        round_.take(found, self._mailbox.take_late(), self._read, server.roster.clients)
+        round_.take(found, self._mailbox.take_late(), self._read)
         round_.close(self.strategy.apply(server.state, round_.cohort, round_.arrivals()))
         server.settle(round_.settled)
         self._say(round_)

@@ -52,22 +52,16 @@ class TrainRound:
 
     # -- what came -----------------------------------------------------------------------------
 
-    def take(
-        self,
-        found: Collected,
-        late: Sequence[tuple[Request, Message]],
-        read: Read,
-        clients: Sequence[Client],
-    ) -> None:
+    def take(self, found: Collected, late: Sequence[tuple[Request, Message]], read: Read) -> None:
         """Sort answers into updates, refusals and errors; nothing of it raises."""
         for request, reply in self.early:
-            self._take(request, reply, read, clients)
+            self._take(request, reply, read)
         for name, request in self.sent.items():
             client = request.client
             if name in found.seconds:
                 self.seconds[client] = found.seconds[name]
             if name in found.replies:
-                self._take(request, found.replies[name], read, clients)
+                self._take(request, found.replies[name], read)
             elif name in found.restarted:
                 self._lost(request, Outcome.RESTARTED, "its node restarted")
             elif name in found.unreadable:
@@ -82,21 +76,17 @@ class TrainRound:
         for request, reply in late:
             self._take_late(request, reply, read)
 
-    def _take(
-        self, request: Request, reply: Message, read: Read, clients: Sequence[Client]
-    ) -> None:
+    def _take(self, request: Request, reply: Message, read: Read) -> None:
         if reply.has_error():
             code = reply.error.code
             if code != NODE_UNAVAILABLE:
                 words = f"error {code}: {last_line(reply.error.reason)}"
                 self._lost(request, Outcome.ERROR, words)
-            elif clients[request.client].activated != request.node.activated:
-                self._lost(request, Outcome.RESTARTED, "its node restarted")
             else:
                 self._lost(request, Outcome.MISSING, "its node left")
             return
         try:
-            self.came.append((request, read(request, reply), reply.content))
+            self.came.append((request, _update(request, reply, read), reply.content))
         except Unreadable as error:
             self._refuse(request, error.reason, error.detail)
 
@@ -106,7 +96,7 @@ class TrainRound:
             self.settled.add((request.client, request.t))
             return
         try:
-            self.late.append((request, read(request, reply)))
+            self.late.append((request, _update(request, reply, read)))
             self.why[request.client] = f"asked in round {request.t}"
         except Unreadable as error:
             self.settled.add((request.client, request.t))
@@ -191,3 +181,14 @@ class TrainRound:
             timings={**self.timings, **applied.timings, "round": seconds},
             clock=clock,
         )
+
+
+def _update(request: Request, reply: Message, read: Read) -> Update:
+    """What a reply holds; `Unreadable`, whatever else it makes our reader raise."""
+    try:
+        return read(request, reply)
+    except Unreadable:
+        raise
+    except Exception as error:
+        words = f"{type(error).__name__}: {error}"[:200]
+        raise Unreadable(Reason.UNREADABLE, words) from error
