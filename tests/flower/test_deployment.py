@@ -19,7 +19,7 @@ from understudy.flower.roster import Roster
 from understudy.server import checkpoint
 from understudy.studies import results
 
-pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.full, pytest.mark.process, pytest.mark.timeout(1500)]
 
 SETTINGS = {"lr": 0.1, "local_epochs": 4, "batch_size": 8, "grace": 10.0, "quorum": 0.8}
 FLOOR = 0.6  # of the accuracy after six rounds; chance is 0.1

@@ -89,7 +89,7 @@ def simulated(folder, rounds, clients, config):
     return told
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_example_app_runs_unchanged_in_flowers_simulation(tmp_path):
     simulated(tmp_path, 6, 10, "dropout=0.4 fraction-evaluate=0.5 local-epochs=4")
     outcomes = read_outcomes(tmp_path / "run")

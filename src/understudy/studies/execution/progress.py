@@ -76,7 +76,8 @@ class Lines:
         self._cells, self._accuracy = {cell.key: cell for cell in cells}, {}
         self._n_ended, self._n_cells = done, done + len(cells)
         there = f", {done} of them done already" if done else ""
-        self.say(f"{title}: {self._n_cells} cells{there}{f'; {words}' if words else ''}")
+        noun = "cell" if self._n_cells == 1 else "cells"
+        self.say(f"{title}: {self._n_cells} {noun}{there}{f'; {words}' if words else ''}")
 
     def begun(self, cell: Cell, t: int) -> None: ...
 

@@ -232,7 +232,7 @@ class Scheduler:
                 if error.errno not in NO_ROOM:
                     raise
                 self._out_of_room()
-            except (TypeError, ValueError) as error:  # of this cell alone: the others go on
+            except (TypeError, ValueError, OverflowError) as error:  # of this cell alone
                 self._unkept[key] = f"its rounds cannot be kept: {error}"
         if self._full is None and key not in self._unkept:
             self._executor.committed(key, logs[-1].t)
