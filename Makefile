@@ -16,21 +16,22 @@ export PIP_BUILD_CONSTRAINT := $(PIP_CONSTRAINT)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # Read by benchmarks/run.py.
-export ONLY ROUNDS PEERS
+export ONLY ROUNDS PEERS ENGINE
 
-.PHONY: help run live setup test test-slow test-full lint format docs results bench clean FORCE
+.PHONY: help run live setup test test-slow test-loop test-full lint format docs results bench clean FORCE
 
 help:
 	@echo "make run        install the core, compare a few methods (options: make run ARGS='--rounds 5')"
-	@echo "make live       watch a real federation on this machine: clients and server are killed, it goes on"
+	@echo "make live       watch a real federation on this machine: clients and server are killed, the run resumes"
 	@echo "make test       lint, types, documentation, tests"
 	@echo "make test-slow  the tests that take tens of seconds"
+	@echo "make test-loop  the simulator's tests without the compiled kernels"
 	@echo "make test-full  the tests that take minutes"
 	@echo "make lint       ruff and mypy only"
 	@echo "make format     let ruff format and mend the code"
 	@echo "make docs       the documentation, in docs/_build/html"
 	@echo "make results    docs/results.md and its pictures, from docs/claims.toml and docs/results"
-	@echo "make bench      the benchmarks (ONLY=W1,W3 or pick, ROUNDS=n, PEERS=none or names)"
+	@echo "make bench      the benchmarks (ONLY=W1,W3 or pick, ROUNDS=n, PEERS=none or names, ENGINE=loop)"
 	@echo "make setup      only install what the targets above need"
 	@echo "make clean      remove caches and build results (.venv stays)"
 
@@ -50,8 +51,14 @@ test: lint docs
 test-slow: $(VENV)/.test-stamp
 	$(BIN)/python -m pytest -m slow
 
+# Without the compiled kernels: what a machine without a C compiler does.
+test-loop: $(VENV)/.test-stamp
+	UNDERSTUDY_ENGINE=loop $(BIN)/python -m pytest -n 2 -m "not process and not slow and not full" tests/simulation
+
+# Hypothesis draws other examples each time; to repeat one run: make test-full SEED=...
 test-full: $(VENV)/.test-stamp
-	$(BIN)/python -m pytest -m full
+	@seed="$(or $(SEED),$$(od -An -N4 -tu4 /dev/urandom | tr -d ' '))"; echo "Hypothesis seed: $$seed"; \
+	  $(BIN)/python -m pytest -m full --hypothesis-profile=full --hypothesis-seed="$$seed"
 
 lint: $(VENV)/.test-stamp
 	$(BIN)/python -m ruff check .
@@ -94,18 +101,22 @@ $(VENV)/.made-stamp:
 	"$(PYTHON)" -m venv --clear $(VENV)
 	@echo "$(CURDIR)" > $@
 
+# What an installation depends on: it also compiles the kernels of local training.
+INSTALLED_FROM := pyproject.toml constraints.txt hatch_build.py $(addprefix \
+  src/understudy/simulation/training/kernels/,kernels.c compile.py)
+
 # Stamps are written when pip has finished: a broken-off install is repeated, a current one costs nothing.
-$(VENV)/.core-stamp: $(VENV)/.made-stamp pyproject.toml constraints.txt
+$(VENV)/.core-stamp: $(VENV)/.made-stamp $(INSTALLED_FROM)
 	@$(forget-half-installed)
 	$(PIP_INSTALL) -e .
 	@touch $@
 
-$(VENV)/.flower-stamp: $(VENV)/.made-stamp pyproject.toml constraints.txt
+$(VENV)/.flower-stamp: $(VENV)/.made-stamp $(INSTALLED_FROM)
 	@$(forget-half-installed)
 	$(PIP_INSTALL) -e ".[flower]"
 	@touch $(VENV)/.core-stamp $@
 
-$(VENV)/.test-stamp: $(VENV)/.made-stamp pyproject.toml constraints.txt
+$(VENV)/.test-stamp: $(VENV)/.made-stamp $(INSTALLED_FROM)
 	@$(forget-half-installed)
 	$(PIP_INSTALL) -e ".[test,docs,parquet,ray,flower]"
 	@touch $(VENV)/.core-stamp $(VENV)/.flower-stamp $@

@@ -1,14 +1,16 @@
-"""Seconds per round of W1–W4: ours beside the peers, interleaved, as ratios.
+"""Seconds per round of W1–W6: ours beside the peers, interleaved, as ratios.
 
 Run, from the top of the project (or by ``make bench``)::
 
     python -m benchmarks.bench_simulation                              # everything
     python -m benchmarks.bench_simulation --only W3 --rounds 5 --peers none
     python -m benchmarks.bench_simulation --only W1,W2 --peers pfl,flower
+    python -m benchmarks.bench_simulation --only W1 --peers none --engine loop
 
 Machines are shared and noisy, so the engines take turns: in each of a few blocks every engine is
 started, warmed up and measured for some rounds. The figure of an engine is the median over the
-blocks of its median round; read ratios, and a difference below 15 % as nothing.
+blocks of its median round; read ratios, and a difference below 15 % as nothing. With ``--engine
+loop`` ours is measured twice, as it is and by the loop in place of the compiled kernels.
 
 With ``--peers all`` the workloads that ran are renewed in ``benchmarks/results.json`` and in the
 table of ``docs/performance.md``; a smaller run is written to ``benchmarks/scratch/results.json``.
@@ -34,13 +36,14 @@ from typing import IO, Any
 import psutil
 
 from benchmarks import install_peers
-from benchmarks.workloads import ROOT, WORKLOADS, Workload, prepare
+from benchmarks.workloads import PEERS_OF, ROOT, WORKLOADS, Workload, prepare
 
-OURS, YARDSTICK = "understudy", "plain loop"
-MODULES = {OURS: "benchmarks.ours", YARDSTICK: "benchmarks.peers.plain"}
+OURS, OURS_BY_LOOP, YARDSTICK = "understudy", "understudy, loop", "plain loop"
+MODULES = {OURS: "benchmarks.ours", OURS_BY_LOOP: "benchmarks.ours"}
+MODULES |= {YARDSTICK: "benchmarks.peers.plain"}
 MODULES |= {peer: f"benchmarks.peers.{peer}" for peer in install_peers.PEERS}
-ROUNDS = {"W1": 3, "W2": 2, "W3": 10, "W4": 10}  # in a block
-WARMUP = {"W1": 1, "W2": 1, "W3": 3, "W4": 3}
+ROUNDS = {"W1": 3, "W2": 2, "W3": 10, "W4": 10, "W5": 3, "W6": 3}  # in a block
+WARMUP = {"W1": 1, "W2": 1, "W3": 3, "W4": 3, "W5": 1, "W6": 1}
 BLOCKS = 3
 TIMEOUT = 420  # seconds for one engine in one block
 RESULTS = ROOT / "benchmarks" / "results.json"
@@ -101,11 +104,14 @@ def read_all(file: IO[bytes]) -> list[str]:
     return [line.strip() for line in content.splitlines() if line.strip()]
 
 
-def run_module(python: Path | str, module: str, options: list[str]) -> dict[str, Any]:
+def run_module(
+    python: Path | str, module: str, options: list[str], engine: str = ""
+) -> dict[str, Any]:
     """Run a module that prints one line of JSON; RuntimeError says why there is none."""
     marker = uuid.uuid4().hex
     environment = dict(os.environ, BENCH_RUN=marker, BENCH_STARTED=repr(time.time()))
     environment.pop("PYTHONPATH", None)
+    environment["UNDERSTUDY_ENGINE"] = engine
     # Files, not pipes: a child that outlives its parent would hold a pipe open.
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as complaints:
         process = subprocess.Popen(
@@ -147,6 +153,8 @@ def measure(
     rounds = given.rounds or ROUNDS[workload.name]
     options = ["--workload", workload.name, "--rounds", str(rounds)]
     options += ["--warmup", str(WARMUP[workload.name])]
+    known = PEERS_OF.get(workload.name, tuple(install_peers.PEERS))
+    names = [name for name in names if name not in install_peers.PEERS or name in known]
     engines = {name: Engine(name, error=refused.get(name)) for name in names}
     for block in range(given.blocks):
         # The order turns round, so that no engine always follows the same one.
@@ -155,7 +163,8 @@ def measure(
             if engine.error is not None:
                 continue
             try:
-                line = run_module(python_for(name), MODULES[name], options)
+                by = "loop" if name == OURS_BY_LOOP else ""
+                line = run_module(python_for(name), MODULES[name], options, by)
                 if line["steps_per_round"] != workload.steps_per_round:
                     raise RuntimeError(f"made {line['steps_per_round']} steps a round")
                 engine.lines.append(line)
@@ -199,8 +208,15 @@ def summary(workload: Workload, engines: dict[str, Engine], limit: float | None)
         ],
         "ratio_to_fastest_peer": ratio,
         "gemm_limit_cpu_seconds": limit,
+        "share_of_gemm_limit": share(engines[OURS], limit),
         "engines": {name: engine.report() for name, engine in engines.items()},
     }
+
+
+def share(engine: Engine, limit: float | None) -> float | None:
+    """CPU time of the matrix products alone, as a share of what the engine takes for a round."""
+    spent = engine.middle("cpu_seconds_per_round")
+    return None if limit is None or not spent else round(limit / spent, 3)
 
 
 def machine() -> dict[str, Any]:
@@ -220,7 +236,9 @@ def table(workloads: dict[str, Any]) -> str:
     """The Markdown table: a row per engine, seconds per round."""
     names = sorted(workloads)
     present = {engine for name in names for engine in workloads[name]["engines"]}
-    order = [name for name in (OURS, *install_peers.PEERS, YARDSTICK) if name in present]
+    order = [
+        name for name in (OURS, OURS_BY_LOOP, *install_peers.PEERS, YARDSTICK) if name in present
+    ]
     rows = [f"| seconds per round | {' | '.join(names)} |", "| --- |" + " ---: |" * len(names)]
     versions = {
         engine: next(
@@ -246,6 +264,9 @@ def table(workloads: dict[str, Any]) -> str:
         rows.append(f"| {title.strip()} | {' | '.join(cells)} |")
     limits = [number(workloads[name]["gemm_limit_cpu_seconds"]) for name in names]
     rows.append(f"| matrix products alone, one core (CPU s) | {' | '.join(limits)} |")
+    shares = [workloads[name].get("share_of_gemm_limit") for name in names]
+    words = ["–" if part is None else f"{100 * part:.0f} %" for part in shares]
+    rows.append(f"| the same, as a share of understudy's CPU time | {' | '.join(words)} |")
     ratios = [workloads[name]["ratio_to_fastest_peer"] for name in names]
     shown = ["–" if ratio is None else f"**{ratio:.2f} ×**" for ratio in ratios]
     for position, name in enumerate(names):
@@ -297,11 +318,12 @@ def chosen(given: str, known: list[str], what: str) -> list[str]:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Time W1–W4, ours beside the peers.")
+    parser = argparse.ArgumentParser(description="Time W1–W6, ours beside the peers.")
     parser.add_argument("--only", default="all", help="workloads, such as W1,W3")
     parser.add_argument("--rounds", type=int, default=0, help="measured rounds in a block")
     parser.add_argument("--blocks", type=int, default=BLOCKS, help="turns of every engine")
     parser.add_argument("--peers", default="all", help="all, none, or names such as pfl,fedjax")
+    parser.add_argument("--engine", default="", choices=("", "loop"), help="ours by it as well")
     parser.add_argument("--without-ours", action="store_true", help="peers only, to try them out")
     return parser.parse_args()
 
@@ -312,6 +334,7 @@ def main() -> int:
     workloads = chosen(given.only, list(WORKLOADS), "workload") or list(WORKLOADS)
     peers = chosen(given.peers, list(install_peers.PEERS), "peer")
     names = [] if given.without_ours else [OURS]
+    names += [OURS_BY_LOOP] if given.engine == "loop" else []
     names += [*peers, YARDSTICK] if peers else []
     refused: dict[str, str] = {}
     for peer in peers:

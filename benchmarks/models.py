@@ -53,11 +53,29 @@ def softmax_60() -> nn.Module:
     return nn.Linear(60, 10)
 
 
+def mlp_200() -> nn.Module:
+    """McMahan et al.'s perceptron; 199,210 parameters."""
+    return nn.Sequential(
+        nn.Linear(784, 200), nn.ReLU(), nn.Linear(200, 200), nn.ReLU(), nn.Linear(200, 10)
+    )
+
+
+def mcmahan_cnn() -> nn.Module:
+    """McMahan et al.'s network for MNIST; 1,663,370 parameters."""
+    return nn.Sequential(
+        *(nn.Conv2d(1, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Linear(3136, 512), nn.ReLU(), nn.Linear(512, 10)),
+    )
+
+
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "mnist_cnn": MnistCnn,
     "lenet": LeNet,
     "softmax_784": softmax_784,
     "softmax_60": softmax_60,
+    "mlp_200": mlp_200,
+    "mcmahan_cnn": mcmahan_cnn,
 }
 
 

@@ -91,6 +91,7 @@ def main() -> None:
         steps,
         seconds_by_its_own_log=[round(seconds, 6) for seconds in inside[given.warmup :]],
         torch=torch.__version__,
+        engine=run.engine,
     )
 
 

@@ -2,7 +2,8 @@
 
 ONLY names workloads of the simulation (``W1,W3``; all of them by default), or is ``pick``: FedGS's
 pick and its shortest paths. ROUNDS are the measured rounds in a block; PEERS is ``all`` (default),
-``none`` or names such as ``pfl,fedjax``.
+``none`` or names such as ``pfl,fedjax``. ENGINE=loop measures ours twice: as it is, and by the
+loop.
 """
 
 import os
@@ -22,6 +23,7 @@ def main() -> int:
         command += ["benchmarks.bench_simulation", "--only", only]
         command += ["--rounds", os.environ.get("ROUNDS") or "0"]
         command += ["--peers", os.environ.get("PEERS") or "all"]
+        command += ["--engine", os.environ.get("ENGINE") or ""]
     return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 

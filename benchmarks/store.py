@@ -61,7 +61,7 @@ def logs(rounds: int) -> Iterator[RoundLog]:
             ids=ids,
             source=np.concatenate([came, friend[absent]]),
             coef=share[ids],
-            notes={"friend_absence": 0.0, "pairs_needed": rng.random(), "step_norm": rng.random()},
+            notes={"no_candidate": 0.0, "pairs_needed": rng.random(), "step_norm": rng.random()},
             metrics={"test_loss": rng.random(), "test_accuracy": rng.random()},
             megabytes_up=1.2 * len(came),
             megabytes_down=1.2 * len(came),

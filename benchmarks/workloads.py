@@ -1,4 +1,4 @@
-"""The four workloads, as plain data: what every engine has to do, and how much work that is.
+"""The workloads, as plain data: what every engine has to do, and how much work that is.
 
 Speed does not depend on what the pictures show, so the data are drawn: one prototype per class plus
 noise, which keeps training stable at the workloads' learning rates. Only NumPy is imported, because
@@ -130,8 +130,34 @@ WORKLOADS = {
             steps=None,
             lr=0.1,
         ),
+        Workload(
+            name="W5",
+            title="perceptron: 50 clients × 200, MLP 784-200-200-10, batch 10, 2 epochs",
+            model="mlp_200",
+            shape=(784,),
+            sizes=(200,) * 50,
+            trained=tuple(range(50)),
+            batch_size=10,
+            epochs=2,
+            steps=None,
+            lr=0.05,
+        ),
+        Workload(
+            name="W6",
+            title="McMahan's CNN 32/64: 10 clients × 100, batch 10, 1 epoch",
+            model="mcmahan_cnn",
+            shape=(1, 28, 28),
+            sizes=(100,) * 10,
+            trained=tuple(range(10)),
+            batch_size=10,
+            epochs=1,
+            steps=None,
+            lr=0.05,
+        ),
     )
 }
+# the others of the peers were never the fastest
+PEERS_OF = {"W5": ("flower", "pfl", "fedjax"), "W6": ("flower", "pfl", "fedjax")}
 
 
 def _path(workload: Workload, part: str) -> Path:

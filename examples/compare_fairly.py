@@ -35,7 +35,7 @@ from understudy import (
     stale,
 )
 
-STEPS = (0.5, 1.0, 2.0, 4.0, 8.0)
+STEPS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 TUNING_SEEDS = [1000, 1001, 1002]  # none of those that the result is measured with
 SAME = Local(lr=0.1, epochs=2, batch_size=5)
 

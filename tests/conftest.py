@@ -10,6 +10,8 @@ from hypothesis import settings
 
 # The same examples on every machine and in every run, and no verdict by the clock.
 settings.register_profile("understudy", derandomize=True, deadline=None, print_blob=True)
+# `make test-full` draws anew each time, from a seed that it prints
+settings.register_profile("full", derandomize=False, deadline=None, print_blob=True)
 settings.load_profile("understudy")
 
 # Sums over threads depend on how many there are; tests compare bits.

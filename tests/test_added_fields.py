@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from understudy import Local, Strategy, fedavg
-from understudy.core.describe import added, describe, differences, told_fields
+from understudy.core.describe import added, describe, differences, renamed, told_fields
 from understudy.parts.local import Plain
 from understudy.parts.schedules import constant
 from understudy.simulation.settings import Simulation
@@ -43,6 +43,19 @@ def test_a_part(later, same, other):
     changed = describe(later(**other))
     assert list(changed) == ["class", "m", "new"]
     assert differences(changed, describe(BEFORE())) != []
+
+
+def test_a_field_whose_default_is_not_what_was_before():
+    """The old way is described as before, the new default is told."""
+    later = grown(str, "new", before="old")
+    assert describe(later(new="old")) == describe(BEFORE())
+    assert describe(later())["new"] == "new"
+
+
+def test_a_renamed_field_is_described_by_its_old_name():
+    later = make_dataclass("Part", [("size", int, renamed("m", 3))], frozen=True)
+    assert describe(later()) == describe(BEFORE())
+    assert describe(later(size=4)) == describe(BEFORE(m=4))
 
 
 def test_a_part_in_a_part():

@@ -38,7 +38,8 @@ from understudy import (
     scaffold,
 )
 from understudy.memory.rows import RowStore
-from understudy.server.admission import admit, outcomes
+from understudy.server import admission
+from understudy.server.admission import admit, largest_entry, outcomes
 from understudy.server.state import MOST_PENDING, leaves, still_pending
 from understudy.testing import updates_for
 
@@ -160,12 +161,18 @@ nan_last[-1], inf_first[0] = float("nan"), float("-inf")
 both = ones.clone()
 both[0], both[1] = float("inf"), float("-inf")
 
+huge = ones.clone()
+huge[2] = 3.4e38
+
 BAD_DELTAS: dict[str, tuple[Any, Reason]] = {
     "NaN": (nan_last, Reason.NOT_FINITE),
     "infinity": (inf_first, Reason.NOT_FINITE),
     "both infinities": (both, Reason.NOT_FINITE),
     "all NaN": (ones * float("nan"), Reason.NOT_FINITE),
     "NaN in numpy": (nan_last.numpy(), Reason.NOT_FINITE),
+    "the largest float32": (huge, Reason.TOO_LARGE),
+    "the largest float32 in numpy": (-huge.numpy(), Reason.TOO_LARGE),
+    "too large for Adam": (ones * 1e30, Reason.TOO_LARGE),
     "too short": (torch.ones(D - 1), Reason.WRONG_LENGTH),
     "too long": (torch.ones(D + 1), Reason.WRONG_LENGTH),
     "empty": (torch.ones(0), Reason.WRONG_LENGTH),
@@ -218,7 +225,7 @@ def test_a_bad_update_is_refused(kind: str) -> None:
     ],
     ids=["ignore", "stale", "capped", "mifa", "fedvarp", "scaffold", "fedgs"],
 )
-@pytest.mark.parametrize("kind", ["NaN", "too long", "float64"])
+@pytest.mark.parametrize("kind", ["NaN", "too long", "float64", "the largest float32"])
 def test_whatever_the_parts_a_refused_client_is_an_absent_one(
     strategy: Strategy, kind: str
 ) -> None:
@@ -234,7 +241,7 @@ def test_whatever_the_parts_a_refused_client_is_an_absent_one(
 
 def test_a_bad_matrix_refuses_its_rows_one_by_one() -> None:
     state = begun(PLAIN)
-    before = contents(state, but=("pending", "t"))
+    before = contents(state, but=("pending", "t", "idle"))
     for deltas, reason in (
         (torch.ones(2, D, dtype=torch.float64), Reason.WRONG_TYPE),
         (torch.ones(2, D + 1), Reason.WRONG_LENGTH),
@@ -243,7 +250,7 @@ def test_a_bad_matrix_refuses_its_rows_one_by_one() -> None:
     ):
         applied = PLAIN.apply(state, PLAIN.select(state, EVERYONE), Arrivals([0, 1], deltas))
         assert [refusal.reason for refusal in applied.refusals] == [reason] * 2
-    assert contents(state, but=("pending", "t")) == before
+    assert contents(state, but=("pending", "t", "idle")) == before
 
 
 @pytest.fixture
@@ -259,26 +266,40 @@ def every_warning() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "huge"),
-    [(torch.float16, 6e4), (torch.bfloat16, 3e38), (torch.float32, 3e38), (torch.float64, 1.7e308)],
+    ("dtype", "largest"),
+    [
+        (torch.float16, 65504 / 2),
+        (torch.bfloat16, 1.8446e19 / 2),
+        (torch.float32, 1.8446743e19 / 2),
+        (torch.float64, 1.8446743e19 / 2),
+    ],
 )
-def test_huge_but_finite_values_are_accepted_though_their_sum_overflows(
-    dtype: torch.dtype, huge: float
+def test_an_entry_may_be_as_large_as_the_root_of_the_largest_float32_over_n(
+    dtype: torch.dtype, largest: float
 ) -> None:
-    delta = torch.full((D,), huge, dtype=dtype)
-    assert torch.isinf(delta.sum())
-    strategy = Strategy()
-    state = strategy.init(Population(2), torch.zeros(D, dtype=dtype), seed=0)
-    cohort = strategy.select(state, [True, True])
-    applied = strategy.apply(state, cohort, Arrivals([0, 1], [delta, -delta]))
-    assert applied.refusals == ()
-    assert applied.outcome.tolist() == [Outcome.CAME, Outcome.CAME]
-    assert state.params.tolist() == [0.0] * D
+    """N = 2: √3.4028235e38 / 2. In float16 the largest number itself over N."""
+    assert largest_entry(dtype, 2) == pytest.approx(largest, rel=1e-4)
+    for factor, reasons in ((0.99, []), (1.01, [Reason.TOO_LARGE])):
+        delta = torch.zeros(D, dtype=dtype)
+        delta[3] = largest * factor
+        strategy = Strategy()
+        state = strategy.init(Population(2), torch.zeros(D, dtype=dtype), seed=0)
+        cohort = strategy.select(state, [True, True])
+        applied = strategy.apply(state, cohort, Arrivals([0, 1], [delta, torch.zeros_like(delta)]))
+        assert [refusal.reason for refusal in applied.refusals] == reasons
+        assert torch.isfinite(state.params).all()
+        assert state.params[3] == (delta[3] / 2 if not reasons else 0)
 
 
 @pytest.mark.parametrize("compensator", [FDMS(), FDMS("distance"), Capped(FDMS(), 0.3)], ids=str)
-def test_a_huge_update_leaves_the_friendships_of_others_finite(compensator: Any) -> None:
-    """In float64 the scalar product of two such updates is beyond all numbers."""
+def test_a_huge_update_leaves_the_friendships_of_others_finite(
+    compensator: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In float64 the scalar product of two such updates is beyond all numbers.
+
+    Admission refuses such an update; the compensator must not depend on that.
+    """
+    monkeypatch.setattr(admission, "largest_entry", lambda dtype, n_clients: 1e300)
     strategy = Strategy(compensator=compensator)
     state = strategy.init(Population(4), torch.zeros(D, dtype=torch.float64), seed=0)
     for t in range(2):
@@ -478,11 +499,11 @@ def test_a_late_update_is_accepted_once_and_not_twice() -> None:
     assert torch.equal(state.compensator.rows.get(5), row)
     assert state.compensator.last_seen[5] == 1
     assert [5, 1] not in state.pending.tolist()
-    kept = contents(state, but=("pending", "t"))
+    kept = contents(state, but=("pending", "t", "idle"))
     applied = strategy.apply(state, strategy.select(state, EVERYONE), letters([(5, 1)]).arrivals())
     assert [(r.id, r.reason) for r in applied.refusals] == [(5, Reason.NOT_ASKED)]
     assert applied.outcome[5] == Outcome.MISSING
-    assert contents(state, but=("pending", "t")) == kept
+    assert contents(state, but=("pending", "t", "idle")) == kept
 
 
 def test_an_older_late_update_does_not_replace_a_newer_one() -> None:
@@ -650,14 +671,14 @@ def test_the_number_of_steps_is_looked_at_by_scaffold_only(n_steps: Any) -> None
 def test_without_any_number_of_steps_scaffold_refuses_all() -> None:
     strategy = scaffold()
     state = begun(strategy)
-    before = contents(state, but=("pending", "t"))
+    before = contents(state, but=("pending", "t", "idle"))
     made = letters()
     arrivals = Arrivals(made.ids, made.deltas, n_examples=made.n_examples)
     applied = strategy.apply(state, strategy.select(state, EVERYONE), arrivals)
     assert [(r.id, r.reason) for r in applied.refusals] == [
         (client, Reason.BAD_STEPS) for client in (0, 1, 2, 4)
     ]
-    assert contents(state, but=("pending", "t")) == before
+    assert contents(state, but=("pending", "t", "idle")) == before
 
 
 @pytest.mark.parametrize(
@@ -763,6 +784,7 @@ def test_when_all_are_refused_only_the_rounds_are_counted(strategy: Strategy) ->
     after = contents(state)
     assert after.pop("t") == before.pop("t") + 1 == 4
     assert after.pop("pending") != before.pop("pending")
+    assert after.pop("idle") != before.pop("idle")  # a schedule does not count this round
     assert after == before
     # the two that were refused are settled; the others may still come
     assert state.pending.tolist() == [
@@ -785,6 +807,7 @@ def test_an_empty_round_changes_what_counts_rounds_only() -> None:
     assert {path for path in after if after[path] != before[path]} == {
         "t",
         "pending",
+        "idle",  # a schedule does not count this round
         "sampler.counts",  # picks count, whether anyone came or not
     }
     counts[cohort.wanted] += 1

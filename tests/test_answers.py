@@ -43,7 +43,7 @@ def play(strategy):
 
 def test_learn_may_have_nothing_to_tell():
     applied = play(Strategy(compensator=Mean(learnt=None)))
-    assert applied.notes == {}
+    assert applied.notes == {"largest_share": 0.5}
     assert applied.stepped
     check_compensator(Mean())
 
@@ -51,7 +51,7 @@ def test_learn_may_have_nothing_to_tell():
 def test_notes_are_numbers_also_those_of_torch():
     notes = {"norm": torch.tensor(2.5), "n": 3, "share": np.float32(0.5)}
     told = play(Strategy(compensator=Mean(learnt=notes))).notes
-    assert told == {"norm": 2.5, "n": 3, "share": 0.5}
+    assert told == {"norm": 2.5, "n": 3, "share": 0.5, "largest_share": 0.5}
     assert type(told["norm"]) is float
     assert type(told["n"]) is int
 

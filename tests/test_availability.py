@@ -1,5 +1,6 @@
 """Who can be reached: exact numbers, kept groups, and frequencies against the stated rates."""
 
+import itertools
 import re
 from dataclasses import fields
 
@@ -11,6 +12,7 @@ from understudy.core.describe import describe
 from understudy.core.rng import generator
 from understudy.core.types import Population
 from understudy.parts.availability import Always, Bernoulli, FixedDropout
+from understudy.parts.availability.trace import read_trace
 
 
 def draws(availability, population, rounds, seed=0):
@@ -128,19 +130,86 @@ def test_every_group_keeps_one():
         np.testing.assert_array_equal(attendance[:, group == UNEQUAL].sum(axis=1), 1)
 
 
+def compositions(sizes, total):
+    """All vectors of counts, tried one by one."""
+    every = itertools.product(*(range(1, size + 1) for size in sizes))
+    return np.array([counts for counts in every if sum(counts) == total])
+
+
+def test_rates_by_compositions_by_hand():
+    """Groups of 2, 7 and 3 (in the order 2, 3, 7 of their names: 3, 2, 7), 6 of 12 present.
+
+    (n of the 3, n of the 2, n of the 7), sum 6: 1+1+4, 1+2+3, 2+1+3, 2+2+2, 3+1+2, 3+2+1: six,
+    whose means are 12/6 = 2, 9/6 = 1.5 and 15/6 = 2.5. Divided by the sizes: 2/3, 3/4, 5/14.
+    """
+    availability = FixedDropout(alpha=0.5)
+    rates = availability.rates(availability.init(Population(12, groups=UNEQUAL)), 1)
+    np.testing.assert_allclose(rates, [3 / 4] * 2 + [5 / 14] * 7 + [2 / 3] * 3, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("present", "spread"), [(14, 0.0283), (10, 0.0495), (6, 0.0222)])
+def test_the_papers_clusters_are_as_uneven_as_the_authors_code_makes_them(present, spread):
+    """20 clients in 5 clusters of 4, α = .3, .5, .7: E Σ_c (n_c/S − 1/5)² over compositions."""
+    counts = compositions([4] * 5, present)
+    expected = ((counts / present - 0.2) ** 2).sum(axis=1).mean()
+    assert expected == pytest.approx(spread, abs=5e-5)
+    groups = np.repeat(np.arange(5), 4)
+    drawn = draws(FixedDropout(1 - present / 20), Population(20, groups=groups), range(1, 4001))
+    np.testing.assert_array_equal(drawn.sum(axis=1), present)
+    found = drawn.reshape(-1, 5, 4).sum(axis=2)
+    assert found.min() >= 1
+    squares = ((found / present - 0.2) ** 2).sum(axis=1)
+    # a mean of 4,000 draws: five of its standard errors
+    assert abs(squares.mean() - expected) < 5 * squares.std() / np.sqrt(4000) + 1e-12
+
+
+def test_all_compositions_are_equally_likely():
+    every = compositions([3, 2, 7], 6)
+    drawn = draws(FixedDropout(0.5), Population(12, groups=UNEQUAL), range(1, 6001))
+    found = np.stack([drawn[:, UNEQUAL == group].sum(axis=1) for group in (2, 5, 9)], axis=1)
+    frequency = (found[:, None, :] == every[None]).all(axis=2).sum(axis=0)
+    assert frequency.sum() == 6000
+    assert_frequencies(frequency, np.full(len(every), 1 / len(every)), 6000)
+
+
+def test_more_compositions_than_a_float_can_count():
+    """300 groups of 12, 1,800 of 3,600 present: E n_c = 6 for each by symmetry, a rate of 1/2."""
+    availability = FixedDropout(0.5)
+    population = Population(3600, groups=np.repeat(np.arange(300), 12))
+    state = availability.init(population)
+    np.testing.assert_allclose(availability.rates(state, 1), 0.5, rtol=1e-9)
+    counts = availability.draw(state, 1, np.random.default_rng(0)).reshape(300, 12).sum(axis=1)
+    assert (counts.sum(), counts.min() >= 1) == (1800, True)
+
+
+def test_without_groups_the_counts_of_groups_do_not_matter():
+    one, other = (FixedDropout(0.5, counts=counts) for counts in ("compositions", "clients"))
+    rounds = range(1, 30)
+    np.testing.assert_array_equal(
+        draws(one, Population(9), rounds), draws(other, Population(9), rounds)
+    )
+
+
+def test_descriptions_of_before_are_those_of_counts_by_clients():
+    assert "counts" not in describe(FixedDropout(0.5, counts="clients"))
+    assert describe(FixedDropout(0.5))["counts"] == "compositions"
+
+
 def test_rates_with_groups_by_hand():
     """P = 6 present of N = 12 in G = 3 groups: 1/s + (1 - 1/s)(6 - 3)/(12 - 3).
 
     s = 2: 1/2 + 1/6 = 2/3;  s = 7: 1/7 + 2/7 = 3/7;  s = 3: 1/3 + 2/9 = 5/9. They sum to
     4/3 + 3 + 5/3 = 6.
     """
-    availability = FixedDropout(alpha=0.5)
+    availability = FixedDropout(alpha=0.5, counts="clients")
     rates = availability.rates(availability.init(Population(12, groups=UNEQUAL)), 1)
     np.testing.assert_allclose(rates, [2 / 3] * 2 + [3 / 7] * 7 + [5 / 9] * 3)
 
 
-def test_frequencies_with_groups_are_the_rates():
-    availability, population = FixedDropout(alpha=0.5), Population(12, groups=UNEQUAL)
+@pytest.mark.parametrize("counts", ["compositions", "clients"])
+def test_frequencies_with_groups_are_the_rates(counts):
+    availability = FixedDropout(alpha=0.5, counts=counts)
+    population = Population(12, groups=UNEQUAL)
     rates = availability.rates(availability.init(population), 1)
     present = draws(availability, population, range(1, 6001)).sum(axis=0)
     assert_frequencies(present, rates, 6000)
@@ -173,6 +242,7 @@ def test_groups_that_cannot_all_be_kept_are_an_error_with_the_numbers():
         (lambda: Bernoulli(1.5), "^p: expected a number in .0, 1., got 1.5"),
         (lambda: Bernoulli(0.5, seed=-1), "seed: expected a whole number >= 0, got -1"),
         (lambda: FixedDropout(alpha=-0.1), "alpha: expected a number in .0, 1., got -0.1"),
+        (lambda: FixedDropout(counts="even"), "counts: expected .*'compositions'.* got 'even'"),
         (lambda: FixedDropout(keep_one_per_group="yes"), "keep_one_per_group: .* got 'yes'"),
     ],
 )
@@ -185,3 +255,22 @@ def test_a_draw_depends_on_its_address_alone():
     availability, population = FixedDropout(0.5), Population(10)
     backwards = draws(availability, population, [3, 2, 1])[::-1]
     np.testing.assert_array_equal(draws(availability, population, [1, 2, 3]), backwards)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"device,t_s,state\n\xff\xfe,1,AVL_TRAIN\n", "expected a CSV file in UTF-8"),
+        (b"device,t_s,state\n" + b"a" * 200_000 + b",1,AVL_TRAIN\n", "expected a CSV file"),
+        (b"device,t_s,state\na,1e300,AVL_TRAIN\n", "<= 1e+10, got '1e300'"),
+        (b"device,t_s,state\na,1," + b"x" * 100_000 + b"\n", "expected state to be"),
+        (b"x" * 100_000, "line 1: expected the header"),
+    ],
+)
+def test_a_trace_that_is_none_is_a_short_error_that_names_the_file(tmp_path, content, words):
+    path = tmp_path / "trace.csv"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"trace\.csv") as refused:
+        read_trace(path)
+    assert words in str(refused.value)
+    assert len(str(refused.value)) < 500

@@ -18,6 +18,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+from tests.crafted import contents_of, write_crafted
 from understudy import (
     FDMS,
     MIFA,
@@ -57,7 +58,7 @@ N, D = 9, 20
 STATE = "state.safetensors"
 
 # threshold so low that candidates are eliminated from the third round on
-RACE = HoeffdingRace(threshold="code", scale=0.1, horizon=2, batches=1, beta=1.0, p=0.5)
+RACE = HoeffdingRace(threshold="code", scale=0.1, horizon=2, max_friends=1, beta=1.0, p=0.5)
 STRATEGIES = {
     "fdms with a race": Strategy(compensator=FDMS(race=RACE)),
     "stale updates": Strategy(compensator=Stale(), server=Momentum(), weighting="examples"),
@@ -421,14 +422,6 @@ def test_another_strategy_is_refused_naming_the_field_and_both_values(
     resume(tmp_path / "run", theirs).close()  # the refusal let go of the folder
 
 
-def with_format(data: bytes, number: int) -> bytes:
-    """The same file as a later version of the library might have written it."""
-    changed = data.replace(b'\\"format\\": 1,', b'\\"format\\": %d,' % number)
-    assert changed != data
-    assert len(changed) == len(data)
-    return changed
-
-
 def test_another_format_is_refused_naming_both(tmp_path: Path) -> None:
     state = begun(STALE, tmp_path / "run", rounds=2)
     save_state(state, tmp_path / "export")
@@ -438,7 +431,8 @@ def test_another_format_is_refused_naming_both(tmp_path: Path) -> None:
         (tmp_path / "run" / STATE, lambda: resume(tmp_path / "run", STALE)),
     ):
         whole = path.read_bytes()
-        path.write_bytes(with_format(whole, 9))
+        about, tensors = contents_of(path)
+        write_crafted(path, {**about, "format": 9}, tensors)
         with pytest.raises(CheckpointError, match=r"format 9\b.*reads format 1\b") as refused:
             read()
         assert str(path) in str(refused.value)
@@ -515,12 +509,10 @@ def test_a_file_of_someone_else_is_refused(kind: str, tmp_path: Path) -> None:
 def test_a_checkpoint_that_lacks_a_field_is_refused_naming_it(tmp_path: Path) -> None:
     state = begun(STALE, rounds=2)
     save_state(state, tmp_path / "export")
-    with safe_open(tmp_path / "export", framework="pt") as file:
-        about = file.metadata()
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    about, tensors = contents_of(tmp_path / "export")
     for name in ("params", "server.m", "active", "compensator.last_seen", "compensator.rows.ids"):
         rest = {key: value for key, value in tensors.items() if key != name}
-        save_file(rest, tmp_path / "lacking", metadata=about)
+        write_crafted(tmp_path / "lacking", about, rest)
         with pytest.raises(CheckpointError, match=re.escape(f"{name} is missing")):
             load_state(tmp_path / "lacking", STALE)
 
@@ -543,7 +535,7 @@ def test_a_missing_row_file_is_refused_naming_it(tmp_path: Path) -> None:
     state.close()
     [rows] = tmp_path.glob("*.rows")
     moved = rows.rename(tmp_path / "elsewhere")
-    with pytest.raises(CheckpointError, match=rf"points to {rows.name}, which is not there"):
+    with pytest.raises(CheckpointError, match=rf"points to {rows.name}, which is missing"):
         resume(tmp_path, STALE)
     moved.rename(rows)
     again = resume(tmp_path, STALE)
@@ -594,7 +586,7 @@ def test_a_folder_that_holds_a_run_is_not_begun_anew(tmp_path: Path) -> None:
     STALE.commit(state)
     before = snapshot(state)
     state.close()
-    with pytest.raises(CheckpointError, match=r"holds a run already; .*resume") as refused:
+    with pytest.raises(CheckpointError, match=r"already holds a run; .*resume") as refused:
         begun(STALE, tmp_path)
     assert str(tmp_path) in str(refused.value)
     again = resume(tmp_path, STALE)
@@ -1019,7 +1011,7 @@ def test_nobody_joins_or_leaves_and_nothing_is_saved_in_the_middle_of_a_round(
         lambda: STALE.retire(state, 1),
         lambda: save_state(state, tmp_path / "export"),
     ):
-        with pytest.raises(RuntimeError, match="round 3 was broken off"):
+        with pytest.raises(RuntimeError, match="round 3 was interrupted"):
             change()
         assert snapshot(state) == before
         assert (state.n_clients, state.population.n_clients) == (N, N)

@@ -17,6 +17,7 @@ from understudy.measures import MEASURES
 COMMANDS = [
     "run", "studies", "list", "show", "table", "plot", "report", "export", "doctor",
     "new-app",
+    "retire",
 ]  # fmt: skip
 
 
@@ -29,6 +30,27 @@ def test_version(command):
     said = command("--version")
     assert (said.code, said.err) == (0, "")
     assert said.out == f"understudy {understudy.__version__}\n"
+
+
+def test_help_is_in_the_words_of_the_trade(command):
+    def plain(*arguments):
+        return " ".join(command(*arguments, "--help").out.replace("│", " ").split())
+
+    assert "Print the version." in plain()
+    shown = plain("run")
+    assert "Number of seeds." in shown
+    assert "Finished cells are not rerun." in shown
+    assert "the same command resumes it" in shown
+    assert "The strategy that others are compared with." in plain("table")
+
+
+QUAINT = r"\b(goes on|go on|held against|anew|loudly|louder|twins?|tells? all|forget)\b"
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_help_has_no_quaint_words(name, command):
+    shown = command(*([name] if name else []), "--help").out
+    assert re.findall(QUAINT, shown) == []
 
 
 def test_help_names_all_commands(command):
@@ -159,7 +181,8 @@ def test_list_names_everything_with_its_parameters(command):
     assert (said.code, said.err) == (0, "")
     lines = said.out.splitlines()
     assert max(map(len, lines)) <= 80
-    assert "  fixed_dropout     alpha=0.5, keep_one_per_group=True, first_round_full=True" in lines
+    dropout = "  fixed_dropout     alpha=0.5, keep_one_per_group=True, first_round_full=True,"
+    assert lines[lines.index(dropout) + 1].strip() == "counts='compositions'"
     assert "  bernoulli         p or p_min, seed=0" in lines
     assert "  accuracy_last10           accuracy, %, higher is better" in lines
     assert "  everyone         –" in lines
@@ -168,7 +191,7 @@ def test_list_names_everything_with_its_parameters(command):
     assert "  deadline  latency=latency, seconds=60.0" in lines
     assert "  mlp           hidden=32" in lines
     assert "  iid                 n_clients=20" in lines
-    assert "  synthetic      alpha=0.5, beta=0.5, n_clients=30" in lines
+    assert "  synthetic        alpha=0.5, beta=0.5, n_clients=30" in lines
     blocks = said.out.rstrip("\n").split("\n\n")
     for block, section in zip(blocks, SECTIONS, strict=True):
         assert block.startswith(f"{section.name}: ")
@@ -184,7 +207,7 @@ def test_every_registry_has_a_section():
 
 
 SCHEDULES = """\
-schedules: factors on a step, round by round
+schedules: factor on a learning rate, by round
 
   constant
     The same step in every round.
@@ -206,7 +229,7 @@ def test_list_of_one_kind_says_what_each_is(command):
 
 FDMS = """\
 fdms: strategy
-  FL-FDMS: friends stand in for the absent.
+  FL-FDMS: updates of similar clients (friends) stand in for the absent.
   similarity='cosine', race=None
 
 fdms: compensator
@@ -296,7 +319,7 @@ def test_doctor_names_what_is_missing_and_how_to_get_it(command, monkeypatch, tm
     assert re.search(r"^  disk             \d+ GB free for runs$", blocks["machine"], re.M)
     assert blocks["data sets"].startswith(
         "  digits           part of the package\n"
-        "  synthetic        drawn\n"
+        "  synthetic        drawn\n  fedgs_synthetic  drawn\n"
         "  mnist            no train-images-idx3-ubyte or train-images-idx3-ubyte.gz in\n"
         "                   data/MNIST/raw (root=… or UNDERSTUDY_DATA names another\n"
         "                   place); torchvision.datasets.MNIST(root, download=True)\n"

@@ -110,7 +110,7 @@ def test_the_page_on_logging_writes_event_files(tmp_path, monkeypatch):
     play(LOGGING)
     assert scalars("fdms", "came") == {0: 20, 1: 6, 2: 6, 3: 6, 4: 6}
     # a note of the part: from the second round on, and one of each cluster is always there
-    assert scalars("fdms", "friend_absence") == {1: 0, 2: 0, 3: 0, 4: 0}
+    assert scalars("fdms", "no_candidate") == {1: 0, 2: 0, 3: 0, 4: 0}
     accuracy = scalars("fdms", "test_accuracy")
     assert list(accuracy) == [0, 1, 2, 3, 4]
     assert accuracy[0] < 0.6 < accuracy[4] < 1
@@ -198,7 +198,7 @@ def test_the_reference_has_every_column_of_a_runs_frame():
     )
     assert len(list(run)) == 3
     columns = set(run.frame().columns)
-    assert {"came", "friend_absence", "guard_bound", "oracle_error_wanted", "sigma_f"} <= columns
+    assert {"came", "no_candidate", "guard_bound", "oracle_error_wanted", "sigma_f"} <= columns
     assert columns <= section("Columns of `run.frame()`") | section("Notes")
 
 

@@ -344,7 +344,7 @@ def test_another_process_is_refused_and_a_dead_writer_leaves_the_folder_at_once(
     with Child("-c", INTRUDER, str(tmp_path)) as guest:
         said = json.loads(guest.wait_for("said")[5:])
     assert said[0] == "let in"
-    assert "holds a run already" in said[1]
+    assert "already holds a run" in said[1]
 
 
 if __name__ == "__main__":

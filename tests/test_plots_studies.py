@@ -305,6 +305,32 @@ def test_intervals_show_every_seed_and_the_mean():
     assert [label.get_text() for label in axes.get_yticklabels()] == ["b", "a"]
 
 
+def test_differences_are_paired_by_seed():
+    """b − a by seed is −20, −10 and 0 points: s = 10, half the interval t(0.975; 2) · 10 / √3."""
+    frame = runs({"a": {None: [0.5, 0.7, 0.6]}, "b": {None: [0.3, 0.6, 0.6]}, "c": {None: [0.8]}})
+    axes = plots.differences(frame, "a").axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["c", "b"]
+    assert axes.get_xlabel() == "accuracy minus a, points"
+    of_b, of_c = axes.containers
+    np.testing.assert_allclose(of_b.lines[0].get_xdata(), [-10])
+    ((left, _), (right, _)) = of_b.lines[2][0].get_segments()[0]
+    np.testing.assert_allclose((right - left) / 2, 4.302653 * 10 / 3**0.5, rtol=1e-6)
+    np.testing.assert_allclose(of_c.lines[0].get_xdata(), [30])  # with the only seed it has
+    seeds = [line.get_xdata() for line in axes.lines if line.get_marker() == "."]
+    np.testing.assert_allclose(seeds[0], [-20, -10, 0], atol=1e-9)
+    assert any(list(line.get_xdata()) == [0, 0] for line in axes.lines)  # where there is none
+
+
+def test_differences_need_a_baseline_with_values():
+    frame = runs({"a": {None: [0.5, 0.7]}, "b": {None: [0.3, 0.6]}})
+    with pytest.raises(ValueError, match=r"baseline: expected a label that has values \(a, b\)"):
+        plots.differences(frame, "c")
+    alone = frame[(frame["strategy"] == "a") & (frame["seed"] == 0) | (frame["seed"] == 1)]
+    alone = alone[(alone["strategy"] == "a") == (alone["seed"] == 0)]
+    with pytest.raises(ValueError, match="seeds that 'a' shares with others, got none"):
+        plots.differences(alone, "a")
+
+
 # -- what all share ----------------------------------------------------------------------------
 
 

@@ -420,3 +420,40 @@ def test_a_full_disk_is_an_error_and_not_a_signal(tmp_path: Path) -> None:
         "kept [-1.0, 16.0, 17.0]",
         "goes on -2.0 17.0",
     ]
+
+
+UNKNOWN_ONLY = """
+import os, sys
+from pathlib import Path
+import numpy as np
+import torch
+from understudy.memory.rows import RowStore
+
+path = Path(sys.argv[1])
+store = RowStore(40, 4096, torch.float32, path=path)
+store.put(3, torch.ones(4096))
+os.truncate(path, 4096 * 4)  # slot 0, which client 3 has, is all that is left of the file
+known = store.gather(np.array([3, 0, 39]))
+print("known", known.sum(dim=1).tolist())
+os.truncate(path, 0)
+print("unknown", float(store.gather(np.array([0, 1, 39])).abs().sum()), store.get(5).sum().item())
+print("nobody", tuple(store.gather(np.zeros(0, dtype=np.int64)).shape))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a mapped file cannot be cut there")
+def test_rows_of_unknown_clients_are_not_read_from_the_file(tmp_path: Path) -> None:
+    """Reading a hole of a full tmpfs, like reading beyond a file's end, is SIGBUS: no error that
+    a program could catch."""
+    child = subprocess.run(
+        [sys.executable, "-c", UNKNOWN_ONLY, str(tmp_path / "a.rows")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert child.returncode == 0, f"{child.returncode}: {child.stdout}{child.stderr}"
+    assert child.stdout.splitlines() == [
+        "known [4096.0, 0.0, 0.0]",
+        "unknown 0.0 0.0",
+        "nobody (0, 4096)",
+    ]

@@ -33,7 +33,14 @@ from understudy import (
     fedgs,
     mdsample,
 )
-from understudy.graph import cosine_similarity, graph_distances, update_similarity
+from understudy.core.rng import generator
+from understudy.graph import (
+    NoiseAnswers,
+    cosine_similarity,
+    functional_similarity,
+    graph_distances,
+    update_similarity,
+)
 
 CHANCE = 1e-4  # p-value below which a fixed seed would be too strange
 
@@ -403,6 +410,39 @@ def test_graph_of_updates_is_refined_as_clients_are_first_seen() -> None:
     more = distances()
     assert more is not some
     np.testing.assert_allclose(more, by_hand([0, 1, 2, 4, 5]))
+
+
+def test_graph_of_answers_to_noise_is_that_of_equation_12() -> None:
+    """Softmax models of the first round: H is that of `functional_similarity` of theirs."""
+    module, inputs = torch.nn.Linear(3, 2), torch.randn(9, 3, generator=torch.Generator())
+    answers = NoiseAnswers.like(module, inputs, seed=5)
+    assert answers.width == 2
+    sampler = FedGS(4, graph="functional", answers=answers)
+    strategy, state = start(sampler, Population(4), d=8)
+    before = state.params.clone()
+    pass_round(strategy, state, strategy.select(state, everyone(state)), [0, 1, 3])
+    strategy.select(state, everyone(state))
+    models = [before + own_update(k, 8) if k != 2 else None for k in range(4)]
+    expected = functional_similarity(module, models, inputs, generator(5, "graph/noise"))
+    np.testing.assert_allclose(state.sampler._distance, graph_distances(expected, "code"))
+    assert state.sampler.first.known.tolist() == [True, True, False, True]
+    # a late first model is not known: what it started from is gone
+    pass_round(strategy, state, strategy.select(state, everyone(state)), [2], start_round=[0])
+    assert not state.sampler.first.known[2]
+    # a first answer stays
+    kept = state.sampler.first.get(0).clone()
+    pass_round(strategy, state, strategy.select(state, everyone(state)), [0])
+    assert torch.equal(state.sampler.first.get(0), kept)
+
+
+def test_answers_are_given_exactly_with_a_functional_graph() -> None:
+    answers = NoiseAnswers.like(torch.nn.Linear(3, 2), torch.eye(3))
+    with pytest.raises(ValueError, match=r"answers: expected NoiseAnswers\.like"):
+        FedGS(graph="functional")
+    with pytest.raises(ValueError, match=r"answers: expected .* with graph='auto'"):
+        FedGS(answers=answers)
+    with pytest.raises(TypeError, match="answers: expected NoiseAnswers or None, got 3"):
+        FedGS(graph="functional", answers=3)
 
 
 def test_a_late_first_update_is_taken_into_the_graph() -> None:

@@ -1,8 +1,9 @@
 """`make live`: a real federation on this machine, for a person to watch.
 
-A SuperLink and five SuperNodes with TLS and registered keys learn digits by FL-FDMS. On the way one
-client is killed with -9, one ends politely, both come back; then the ServerApp itself is killed,
-and the next run goes on. Everything listens on 127.0.0.1 only, and is ended and removed at the end.
+A SuperLink and five SuperNodes with TLS and registered keys learn digits by FL-FDMS. One client is
+killed with -9, another is stopped, and both come back; then the ServerApp is killed, the next run
+resumes, and a client is retired. Everything listens on 127.0.0.1 only, and is stopped and removed
+at the end.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from rich.console import Console
 from rich.table import Table
 
 from understudy.core.types import Outcome
-from understudy.flower import read_outcomes
+from understudy.flower import read_outcomes, request_retirement
 from understudy.studies import results, write_report
 
 APP = Path(__file__).parents[1] / "examples" / "flower_app"
-CLIENTS, ROUNDS = 5, 8
+CLIENTS, ROUNDS = 5, 9
 COLOURS = {
     Outcome.CAME: "green",
     Outcome.LATE: "cyan",
@@ -38,39 +39,39 @@ COLOURS = {
     Outcome.REFUSED: "red",
 }
 # after so many finished rounds, this happens
-SCRIPT = {2: "kill", 3: "end", 4: "back", 6: "crash"}
+SCRIPT = {2: "kill", 3: "stop", 4: "restart", 6: "crash", 7: "retire"}
 
 
 class Show:
-    """The federation, and what is said about it."""
+    """The federation, and what is printed about it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.console = folder, Console(highlight=False)
+    def __init__(self, folder: Path, keep: bool) -> None:
+        self.keep, self.console = keep, Console(highlight=False)
         self.federation: Any = _federation().Federation(folder / "federation", CLIENTS)
         self.run_folder, self.runs = folder / "run", folder / "runs"
-        self.begun, self.told = time.monotonic(), 0
+        self.begun, self.shown = time.monotonic(), 0
 
-    def say(self, words: str) -> None:
+    def print(self, words: str) -> None:
         self.console.print(f"[bright_black]{time.monotonic() - self.begun:5.0f} s[/]  {words}")
 
     def play(self) -> None:
         """Everything, in order."""
         federation = self.federation
-        self.say("A SuperLink with TLS begins to listen on 127.0.0.1, and trusts registered keys.")
+        self.print("A SuperLink starts on 127.0.0.1: TLS, registered keys only.")
         federation.start_superlink()
         for number in range(CLIENTS):
             federation.register(f"client-{number}")
-        self.say(f"{CLIENTS} keys are registered. Their SuperNodes start.")
+        self.print(f"{CLIENTS} keys are registered. Their SuperNodes start.")
         for number in range(CLIENTS):
             federation.start_node(number)
         self.wait(lambda: federation.online() == CLIENTS)
         run_id = self.start()
         script = dict(SCRIPT)
-        while self.told < ROUNDS:
-            self.tell_new_rounds()
-            for after in [t for t in script if t <= self.told]:
+        while self.shown < ROUNDS:
+            self.print_new_rounds()
+            for after in [t for t in script if t <= self.shown]:
                 run_id = self.do(script.pop(after)) or run_id
-            if self.told < ROUNDS and federation.status(run_id) == "finished:failed":
+            if self.shown < ROUNDS and federation.status(run_id) == "finished:failed":
                 raise RuntimeError(f"the run failed:\n{federation.flwr('log', run_id, '--show')}")
             time.sleep(1)
         self.summary()
@@ -81,54 +82,57 @@ class Show:
             "grace=10.0 quorum=0.6 local-epochs=4"
         )
         run_id: str = self.federation.run(APP, config)
-        self.say(f"flwr run: {ROUNDS} rounds of FL-FDMS. Somebody's friends stand in for them.")
+        self.print(f"flwr run: {ROUNDS} rounds of FL-FDMS. Friends stand in for absent clients.")
         return run_id
 
     def do(self, what: str) -> str | None:
-        """Something goes wrong, or is mended; the id of a new run, where one begins."""
+        """A fault, or its repair; the id of a new run, where one begins."""
         federation = self.federation
         if what == "kill":
             federation.kill("node-3", signal.SIGKILL)
-            self.say("[red]Client 3 is killed with -9.[/] It looks connected for a minute.")
-        elif what == "end":
+            self.print("[red]Client 3 is killed with -9.[/] It looks connected for a minute.")
+        elif what == "stop":
             federation.kill("node-4", signal.SIGTERM)
-            self.say("[red]Client 4 ends politely.[/]")
-        elif what == "back":
-            federation.start_node(4)
-            self.say("Client 4 is started again, and client 3 until it is let in.")
-            self.wait(self.is_back)
-            self.say("[green]Both are back[/], under the same keys: they keep their history.")
+            self.print("[red]Client 4 is stopped with SIGTERM.[/]")
+        elif what == "restart":
+            before = {number: federation.admissions(f"node-{number}") for number in (3, 4)}
+            self.print("Both are started again; client 3 is refused for up to a minute.")
+            self.wait(lambda: self.are_back(before))
+            self.print("[green]Both are back[/], with the same keys: they keep their history.")
+        elif what == "retire":
+            request_retirement(self.run_folder, "2")
+            self.print("Client 2 is retired: never asked again, its updates erased.")
         else:
             for process in federation.helpers():
                 if any(word.endswith("flwr-serverapp") for word in process.cmdline()[:3]):
                     os.kill(process.pid, signal.SIGKILL)
-            self.say("[red]The ServerApp is killed with -9.[/] Flower's run is over.")
+            self.print("[red]The ServerApp is killed with -9.[/] Flower's run is over.")
             return self.start()
         return None
 
-    def is_back(self) -> bool:
+    def are_back(self, before: dict[int, int]) -> bool:
         federation = self.federation
-        process = federation.processes.get("node-3")
-        if process is None or process.poll() is not None:
-            federation.start_node(3)
-            time.sleep(2)
-        self.tell_new_rounds()
-        return bool(federation.online() == CLIENTS)
+        for number in before:
+            process = federation.processes.get(f"node-{number}")
+            if process is None or process.poll() is not None:
+                federation.start_node(number)
+        self.print_new_rounds()
+        return all(federation.admissions(f"node-{number}") > n for number, n in before.items())
 
-    def tell_new_rounds(self) -> None:
+    def print_new_rounds(self) -> None:
         if not (self.run_folder / "outcomes.jsonl").exists():
             return
         by_round: dict[int, list[Any]] = {}
         for one in read_outcomes(self.run_folder):
             by_round.setdefault(one.t, []).append(one)
         for t in sorted(by_round):
-            if t >= self.told:
+            if t >= self.shown:
                 words = "  ".join(
                     f"{one.id} [{COLOURS[one.outcome]}]{one.outcome.name.lower()}[/]"
                     for one in by_round[t]
                 )
-                self.say(f"round {t + 1}: {words}")
-                self.told = t + 1
+                self.print(f"round {t + 1}: {words}")
+                self.shown = t + 1
 
     def wait(self, happened: Callable[[], bool], patience: float = 300.0) -> None:
         end = time.monotonic() + patience
@@ -153,7 +157,9 @@ class Show:
             )
         self.console.print(table)
         spoke = int(clients["stood_in_for_it"].sum())
-        self.say(f"Friends stood in {spoke} times. Report: {write_report(self.runs, 'live')}")
+        self.print(f"Friends stood in {spoke} times.")
+        report = write_report(self.runs, "live")
+        self.print(f"Report: {report}" if self.keep else "With --keep DIR the report stays.")
 
 
 def _federation() -> Any:
@@ -167,23 +173,23 @@ def _federation() -> Any:
 
 
 def main() -> None:
-    """Play it in a folder that is removed afterwards, unless one is named."""
+    """Run it in a folder that is removed afterwards, unless one is named."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--keep", type=Path, help="a folder that stays: logs, state, report")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     folder = Path(tempfile.mkdtemp(prefix="understudy-live-")) if given.keep is None else given.keep
-    show = Show(folder.absolute())
+    show = Show(folder.absolute(), keep=given.keep is not None)
     try:
         show.play()
     except KeyboardInterrupt:
-        show.say("Stopped.")
+        show.print("Stopped.")
     finally:
         show.federation.stop()
         if given.keep is None:
             shutil.rmtree(folder, ignore_errors=True)
-        show.say(
-            "All processes are ended" + (", all files removed." if given.keep is None else ".")
+        show.print(
+            "All processes are stopped" + (", all files removed." if given.keep is None else ".")
         )
 
 

@@ -12,7 +12,7 @@ from importlib.metadata import version
 
 from benchmarks.peers import common
 
-BACKENDS = {"W1": "pmap", "W2": "pmap", "W3": "jit", "W4": "jit"}
+BACKENDS = {"W1": "pmap", "W2": "pmap", "W3": "jit", "W4": "jit", "W5": "jit", "W6": "pmap"}
 
 
 def main() -> None:
@@ -37,8 +37,8 @@ def main() -> None:
     def pool(x: jax.Array) -> jax.Array:
         return hk.max_pool(x, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
 
-    def convolution(channels: int) -> hk.Conv2D:
-        return hk.Conv2D(channels, 5, padding="VALID")
+    def convolution(channels: int, padding: str = "VALID") -> hk.Conv2D:
+        return hk.Conv2D(channels, 5, padding=padding)
 
     layers = {
         "mnist_cnn": lambda: [
@@ -52,6 +52,14 @@ def main() -> None:
         ],
         "softmax_784": lambda: [hk.Linear(N_CLASSES)],
         "softmax_60": lambda: [hk.Linear(N_CLASSES)],
+        "mlp_200": lambda: [
+            *(hk.Linear(200), jax.nn.relu, hk.Linear(200), jax.nn.relu, hk.Linear(N_CLASSES)),
+        ],
+        "mcmahan_cnn": lambda: [
+            *(convolution(32, "SAME"), jax.nn.relu, pool),
+            *(convolution(64, "SAME"), jax.nn.relu, pool),
+            *(hk.Flatten(), hk.Linear(512), jax.nn.relu, hk.Linear(N_CLASSES)),
+        ],
     }[workload.model]
 
     def examples_of(client: int) -> dict[str, np.ndarray]:

@@ -82,7 +82,7 @@ class Federation:
         ]  # fmt: skip
 
     def register(self, key: str) -> None:
-        """Tell the SuperLink whose key it may trust, and what the node is called."""
+        """Register a key with the SuperLink, under the name of its node."""
         self.flwr("supernode", "register", f"{self.secrets}/{key}.pub", NAME, "--name", key)
 
     def start_node(self, number: int, *, name: str = "", key: str = "", config: str = "") -> None:
@@ -103,7 +103,7 @@ class Federation:
         ]  # fmt: skip
 
     def flwr(self, *words: str, check: bool = True, timeout: float = PATIENCE) -> str:
-        """Run a `flwr` command; what it says."""
+        """Run a `flwr` command; its output."""
         done = subprocess.run(
             ["flwr", *words], env=self.environment, cwd=self.folder, timeout=timeout,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -124,14 +124,22 @@ class Federation:
         return str(json.loads(said[said.index("{") :])["runs"][0]["status"])
 
     def online(self) -> int:
-        """How many nodes the SuperLink takes for connected."""
+        """How many nodes the SuperLink counts as connected."""
         said = self.flwr("supernode", "list", NAME, "--format", "json")
         nodes = json.loads(said[said.index("{") :])["nodes"]
         return sum(node["status"] == "online" for node in nodes)
 
     def log(self, name: str) -> str:
-        """All that a process has said."""
-        return (self.folder / f"{name}.log").read_text(errors="replace")
+        """The log of a process; empty before it is started."""
+        path = self.folder / f"{name}.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def admissions(self, name: str) -> int:
+        """How often the SuperLink has admitted a node, by the node's own log.
+
+        (`online` cannot tell: a killed node counts as connected for a minute.)
+        """
+        return self.log(name).count("SuperNode ID: ")
 
     def kill(self, name: str, how: signal.Signals = signal.SIGKILL) -> None:
         """End one process, and wait until it is gone."""

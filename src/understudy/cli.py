@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated
@@ -16,6 +17,7 @@ from understudy.commands.list_parts import list_parts
 from understudy.commands.new_app import new_app
 from understudy.commands.plot import plot
 from understudy.commands.report import report
+from understudy.commands.retire import retire
 from understudy.commands.run import run
 from understudy.commands.show import show
 from understudy.commands.studies import studies
@@ -29,7 +31,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},  # of every command
     pretty_exceptions_enable=False,
     help="Federated learning when clients do not show up.",
-    epilog="Begin with: understudy run",
+    epilog="Start with: understudy run",
 )
 
 
@@ -45,7 +47,7 @@ def _version(wanted: bool) -> None:
 def _root(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Say which, and stop."),
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
     pass
@@ -61,10 +63,20 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "report": report,
     "export": export,
     "new-app": new_app,
+    "retire": retire,
     "doctor": doctor,
 }
 for _name, _command in COMMANDS.items():
     app.command(_name)(_command)
+
+
+def _refuse_deleted_directory() -> None:
+    """MKL would end the process with words about a library that cannot be loaded."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        words = "the working directory was deleted; change to one that exists"
+        raise FileNotFoundError(words) from None
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -72,6 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     command = typer.main.get_command(app)
     given = None if arguments is None else list(arguments)
     try:
+        _refuse_deleted_directory()
         code = command.main(given, prog_name="understudy", standalone_mode=False)
     except click.Abort:
         code = errors.INTERRUPTED

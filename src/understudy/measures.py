@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 TO_TARGET = "_to_target"
+SHARES = ("largest_share", "absent_represented")  # of a round, shown as percents
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ _WORDS: dict[str, tuple[str, str]] = {
     "accuracy_best": ("best accuracy", "Best accuracy: the highest of all evaluated rounds."),
     "accuracy_last": ("last accuracy", "Last accuracy: of the last evaluated round."),
     "accuracy_last10": ("accuracy", "Accuracy: mean of the last 10 evaluated rounds."),
+    "accuracy_mean": ("accuracy on the way", "Accuracy on the way: mean of all evaluated rounds."),
     "loss_best": ("lowest test loss", ""),
     "loss_last": ("last test loss", ""),
     "train_loss_last": ("last training loss", ""),
@@ -65,6 +67,14 @@ _WORDS: dict[str, tuple[str, str]] = {
     "fluctuation": (
         "fluctuation",
         "Fluctuation: standard deviation of accuracy over the last 20 evaluated rounds.",
+    ),
+    "fluctuation_detrended": (
+        "fluctuation",
+        "Fluctuation: standard deviation of accuracy about a line through the last 20 rounds.",
+    ),
+    "loss_fluctuation": (
+        "fluctuation of the loss",
+        "Fluctuation of the loss: standard deviation about a line through the last 20 rounds.",
     ),
     "rounds_to_target": ("rounds to target", ""),
     "clock_to_target": ("simulated seconds to target", ""),
@@ -79,6 +89,8 @@ _WORDS: dict[str, tuple[str, str]] = {
         "best clients",
         "Best clients: mean accuracy of the tenth of them where it is highest.",
     ),
+    "client_share_from_40": ("clients from 40 % on", ""),
+    "client_share_25_to_65": ("clients between 25 and 65 %", ""),
     "count_variance": (
         "variance of counts",
         "Variance of counts: over clients, of how often each was wanted.",
@@ -86,10 +98,18 @@ _WORDS: dict[str, tuple[str, str]] = {
     "participants": ("participants per round", ""),
     "evaluations_spared": (
         "evaluations spared",
-        "Evaluations spared: share of the similarities of pairs that nobody needed.",
+        "Evaluations spared: share of the pairs whose similarity need not be computed.",
+    ),
+    "evaluations_spared_last": (
+        "evaluations spared at the end",
+        "Evaluations spared at the end: the same over the last tenth of the rounds.",
     ),
     "oracle_error": ("error of the update", ""),
     "oracle_error_relative": ("relative error of the update", ""),
+    "oracle_error_ignoring": (
+        "error of leaving out",
+        "Error of leaving out: of the mean of those who came, in the same rounds.",
+    ),
 }
 MEASURES = tuple(_WORDS)  # those of `summarise`; analyses find others
 
@@ -98,11 +118,15 @@ def measure(name: str) -> Measure:
     """What is known of a measure by its name; any name will do."""
     words, about = _WORDS.get(name, (name.replace("_", " "), ""))
     lower = lower_is_better(name)
-    if name == "fluctuation":
+    if name in ("fluctuation", "fluctuation_detrended"):
         unit = {"unit": "points", "unit_of_difference": "points", "scale": 100.0}
     elif name == "client_accuracy_variance":
         unit = {"unit": "points²", "unit_of_difference": "points²", "scale": 1e4}
-    elif "accuracy" in name or name == "evaluations_spared":
+    elif (
+        "accuracy" in name
+        or name in SHARES
+        or name.startswith(("evaluations_spared", "client_share"))
+    ):
         unit = dict(_PERCENT)
     else:
         unit = {}
@@ -111,10 +135,10 @@ def measure(name: str) -> Measure:
 
 def lower_is_better(name: str) -> bool | None:
     """Whether less of a measure is better; None where that is not known."""
-    if name in ("fluctuation", "count_variance", "client_accuracy_variance"):
+    if "fluctuation" in name or name in ("count_variance", "client_accuracy_variance"):
         return True
     if name.endswith(TO_TARGET) or name.startswith("oracle_error") or "loss" in name.split("_"):
         return True
-    if "accuracy" in name or name == "evaluations_spared" or "f1" in name.split("_"):
+    if "accuracy" in name or name.startswith("evaluations_spared") or "f1" in name.split("_"):
         return False
     return None

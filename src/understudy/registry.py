@@ -24,6 +24,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "power_of_choice": "parts.samplers.power_of_choice:PowerOfChoice",
         "fedgs": "parts.samplers.fedgs:FedGS",
         "blind": "parts.samplers.blind:Blind",
+        "keep_asking": "parts.samplers.keep_asking:KeepAsking",
         "oldest_first": "parts.samplers.oldest_first:OldestFirst",
     },
     "compensator": {
@@ -34,6 +35,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "fedar": "parts.compensators.fedar:FedAR",
         "fedvarp": "parts.compensators.fedvarp:FedVARP",
         "fedavg_is": "parts.compensators.reweight:FedAvgIS",
+        "gather": "parts.compensators.gather:Gather",
         "capped": "parts.compensators.capped:Capped",
     },
     "race": {"hoeffding_race": "parts.compensators.race:HoeffdingRace"},
@@ -79,6 +81,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "diurnal": "parts.availability.periodic:Diurnal",
         "trace": "parts.availability.trace:Trace",
         "last_rounds_away": "parts.availability.scripted:LastRoundsAway",
+        "full_start": "parts.availability.full_start:FullStart",
     },
     "delay": {
         "failure": "parts.delay:Failure",
@@ -88,6 +91,7 @@ _PARTS: dict[str, dict[str, str]] = {
     },
     "strategy": {
         "fedavg": "strategies:fedavg",
+        "waiting_fedavg": "strategies:waiting_fedavg",
         "fedprox": "strategies:fedprox",
         "fdms": "strategies:fdms",
         "stale": "strategies:stale",

@@ -15,17 +15,21 @@ from typing import Any
 from understudy import registry
 from understudy.core.brief import brief
 from understudy.core.roles import Compensator, LocalRule, Sampler
+from understudy.graph.noise_answers import NoiseAnswers
 from understudy.parts.compensators.fdms import FDMS
 from understudy.parts.compensators.fedar import FedAR
 from understudy.parts.compensators.fedvarp import FedVARP
+from understudy.parts.compensators.gather import Gather
 from understudy.parts.compensators.mifa import MIFA
 from understudy.parts.compensators.race import HoeffdingRace
 from understudy.parts.compensators.reweight import FedAvgIS
 from understudy.parts.compensators.stale import Stale
 from understudy.parts.local import Local, Proximal, Scaffold
+from understudy.parts.samplers.blind import Blind
 from understudy.parts.samplers.fedgs import FedGS
+from understudy.parts.samplers.keep_asking import KeepAsking
 from understudy.parts.samplers.power_of_choice import PowerOfChoice
-from understudy.parts.samplers.uniform import ByData
+from understudy.parts.samplers.uniform import ByData, Uniform
 from understudy.parts.schedules import Exponential, inverse_time
 from understudy.server.strategy import Strategy
 
@@ -40,18 +44,24 @@ def fedavg(**fields: Any) -> Strategy:
     return _made(fields, weighting="examples")
 
 
+def waiting_fedavg(m: int | float | None = None, **fields: Any) -> Strategy:
+    """FedAvg with S = m devices as MIFA's authors run it: drawn of all, waited for, one mean."""
+    sampler = KeepAsking(Blind(Uniform(m)))
+    return _made(fields, sampler=sampler, compensator=Gather(), local=FEDAR_LOCAL)
+
+
 def fedprox(mu: float = 0.01, m: int | float | None = None, **fields: Any) -> Strategy:
     """FedProx as FedGS compares with it: MDSample and a proximal term."""
     return _made(fields, rule=Proximal(mu), sampler=ByData(m), local=FEDGS_LOCAL)
 
 
 def fdms(similarity: str = "cosine", race: HoeffdingRace | None = None, **fields: Any) -> Strategy:
-    """FL-FDMS: friends stand in for the absent."""
+    """FL-FDMS: updates of similar clients (friends) stand in for the absent."""
     return _made(fields, compensator=FDMS(similarity, race), local=FDMS_LOCAL)
 
 
 def stale(kind: str = "update", **fields: Any) -> Strategy:
-    """FL-FDMS's benchmark: the last update (or model) stands in for the absent."""
+    """Stale, FL-FDMS's benchmark: a client's last update (or model) stands in for it."""
     return _made(fields, compensator=Stale(kind), local=FDMS_LOCAL)
 
 
@@ -66,7 +76,7 @@ def fedar(
     psi: str = "power",
     **fields: Any,
 ) -> Strategy:
-    """FedAR: everyone's latest update, the older the louder."""
+    """FedAR: everyone's latest update; older ones get larger weights."""
     return _made(fields, compensator=FedAR(rho, cutoff, psi), local=FEDAR_LOCAL)
 
 
@@ -92,10 +102,11 @@ def fedgs(
     edges: str = "code",
     graph: str = "auto",
     restarts: int = 20,
+    answers: NoiseAnswers | None = None,
     **fields: Any,
 ) -> Strategy:
     """FedGS: graph-based sampling, averaged by examples (eq. 18)."""
-    sampler = FedGS(m=m, alpha=alpha, scale=scale, edges=edges, graph=graph, restarts=restarts)
+    sampler = FedGS(m, alpha, scale, edges, graph, restarts, answers)
     return _made(fields, sampler=sampler, local=FEDGS_LOCAL, weighting="examples")
 
 

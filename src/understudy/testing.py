@@ -256,15 +256,15 @@ def _check_saved(strategy: Strategy, state: ServerState) -> None:
     for t in range(3):
         play(strategy, state, 100 + t)
         play(strategy, again, 100 + t)
-    _promise(snapshot(again) == snapshot(state), "a saved state goes on to the same bits")
+    _promise(snapshot(again) == snapshot(state), "a saved state resumes to the same bits")
 
 
 def _check_empty_round(strategy: Strategy, state: ServerState) -> None:
     params = state.params.clone()
     nobody = np.zeros(state.n_clients, dtype=np.bool_)
     _, applied = play(strategy, state, 0, available=nobody, late=False)
-    _promise(not applied.stepped, "nobody came: no step")
-    _promise(torch.equal(params, state.params), "nobody came: the model stays as it is")
+    _promise(not applied.stepped, "no client came: no step")
+    _promise(torch.equal(params, state.params), "no client came: the model is unchanged")
 
 
 def _check_growth_and_retirement(strategy: Strategy, population: Population) -> None:

@@ -10,7 +10,13 @@ import torch
 
 from tests.analysis.played import clusters, played
 from understudy import Local, fedgs
-from understudy.analysis.graph_f1 import graph_f1, graph_scores, oracle_similarity, server_inputs
+from understudy.analysis.graph_f1 import (
+    graph_f1,
+    graph_scores,
+    oracle_similarity,
+    program_scores,
+    server_inputs,
+)
 from understudy.core.flat import Layout
 from understudy.core.rng import generator
 from understudy.simulation import Federation, federate
@@ -135,3 +141,31 @@ def test_the_server_s_own_examples():
     held = (np.arange(1200, 1250), np.arange(1250, 1260))
     given = server_inputs(replace(without, validation=held), 0).ravel()
     np.testing.assert_array_equal(given, np.arange(1200, 1260))
+
+
+def test_the_authors_program_by_hand():
+    """Shares (1, 0), (.5, .5), (0, 1): dot products .5, 0, .5 and 1, .5, 1 with oneself, so five
+    edges of six. V is 0.6 for (0, 1), 0.3 for (0, 2), 0.02 for (1, 2), 1 with oneself.
+
+    At ε = 0 and 0.01 all six edges: precision 5/6, recall 1, F1 10/11. At 0.05 and 0.1 without
+    (1, 2): 4 of 5 right, 4 of 5 found, F1 0.8. At 0.5 (0, 1) and the loops: 4 of 4 right, F1 8/9.
+    """
+    counts = np.array([[4, 0], [2, 2], [0, 7]])
+    found = program_scores({"x": matrix(0.6, 0.3, 0.02)}, counts)
+    assert found["edges_program"] == 5
+    assert found["f1_x_program"] == pytest.approx(10 / 11)
+    assert found["precision_x_program"] == pytest.approx(5 / 6)
+    assert found["recall_x_program"] == 1
+    # only loops are found: 3 of 5
+    alone = program_scores({"x": matrix(0.0, 0.0, 0.0)}, counts)
+    assert alone["f1_x_program"] == pytest.approx(6 / 8)
+
+
+def test_the_program_is_scored_in_a_run(task):
+    _, found = played(graph_f1, task)
+    counts = task.federation().label_counts
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    edges = ((shares @ shares.T) > 0.1)[np.triu_indices(12)].sum()
+    assert found.metrics["edges_program"] == edges
+    assert 0 < found.metrics["f1_func_sim_program"] <= 1
+    assert found.metrics["f1_func_sim_program"] != found.metrics["f1_func_sim"]

@@ -111,6 +111,46 @@ def test_the_page_itself_never_scrolls_sideways(page):
     assert width <= page.viewport_size["width"]
 
 
+def test_tables_scroll_by_themselves_where_they_do_not_fit(page):
+    """At 400 px the main table is wider than its box, and its last column can be reached."""
+    box = page.locator("#results .wide")
+    sizes = box.evaluate("box => [box.clientWidth, box.scrollWidth]")
+    if page.viewport_size["width"] == 400:
+        assert sizes[1] > sizes[0]
+        last = box.locator("tbody tr:last-child td:last-child").last
+        box.evaluate("box => { box.scrollLeft = box.scrollWidth }")
+        right = last.evaluate("cell => cell.getBoundingClientRect().right")
+        assert right <= page.viewport_size["width"]
+        assert page.evaluate("window.scrollX") == 0
+        # the names of the strategies stay in sight
+        first = box.locator("tbody tr:last-child th:first-child").last
+        assert first.evaluate("cell => cell.getBoundingClientRect().left") >= 0
+    else:
+        assert sizes[1] == sizes[0]
+
+
+def test_the_contents_lead_to_their_sections(page):
+    links = page.locator("nav a")
+    assert links.count() > 8
+    for place in range(links.count()):
+        link = links.nth(place)
+        target = page.locator(f"section{link.get_attribute('href')}")
+        assert target.locator("h2").first.inner_text() == link.inner_text()
+        link.click()
+        top = target.evaluate("section => section.getBoundingClientRect().top")
+        room = page.evaluate(
+            "document.documentElement.scrollHeight - window.scrollY - window.innerHeight"
+        )
+        assert abs(top) < 60 or room < 2  # at the top of the window, or as far as it scrolls
+    assert page.asked[1:] == []
+
+
+def test_it_begins_with_what_came_out(page):
+    headings = page.locator("h2").all_inner_texts()
+    assert headings[:2] == ["What came out", "Strategies"]
+    assert "nothing can be said about the differences" in page.locator("#conclusions").inner_text()
+
+
 def test_what_is_folded_away_can_be_opened(page):
     summary = page.get_by_text("All cells")
     table = page.locator("#cells table")

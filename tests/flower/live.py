@@ -1,8 +1,9 @@
 """A real federation on 127.0.0.1 for tests: the example app, with faults on request.
 
-Clients do what their node's ``faults`` say, such as ``1:raise;2:nan``, and tell by files that they
-have begun. The server waits after each round until the test lets it go on. So no test depends on
-how long anything takes, as long as it is done before a deadline.
+Clients do what their node's ``faults`` say, such as ``1:raise;2:nan``, and write a file when they
+begin to train. The server waits after each round until the test allows the next one. So no test
+depends on how long anything takes, as long as a client that should answer does so before the
+deadline; deadlines are a multiple of a measured round (`Live.deadline`).
 """
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import psutil
+
+from understudy import Outcome
+from understudy.flower import read_outcomes
 
 ROOT = Path(__file__).parents[2]
 APP = ROOT / "examples" / "flower_app"
@@ -130,19 +135,44 @@ class Live:
             f"signals='{self.signals}'{plan}"
         )
 
-    def start(self, faults: dict[int, str]) -> float:
-        """SuperLink and SuperNodes; the seconds that one `flwr` command takes on this machine."""
+    def start(self, faults: dict[int, str]) -> None:
+        """SuperLink and SuperNodes, all connected."""
         federation = self.federation
         federation.start_superlink()
         if not federation.insecure:
             for number in range(federation.n_nodes):
                 federation.register(f"client-{number}")
-        for number in range(federation.n_nodes):
-            federation.start_node(number, config=self.config(number, faults.get(number, "")))
+        plans = {number: faults.get(number, "") for number in range(federation.n_nodes)}
+        self.connect(plans)
         self.wait_for(lambda: federation.online() == federation.n_nodes, "all nodes to connect")
-        begin = time.monotonic()
-        federation.flwr("supernode", "list", "federation")
-        return time.monotonic() - begin
+
+    def connect(self, plans: dict[int, str]) -> None:
+        """Start these nodes, and wait until the SuperLink has admitted each.
+
+        The SuperLink takes a killed node for connected for a minute, and refuses its key that long:
+        a node that was refused ends, and is started again.
+        """
+        nodes, admissions = self.federation.processes, self.federation.admissions
+        before = {number: admissions(f"node-{number}") for number in plans}
+
+        def are_admitted() -> bool:
+            for number, faults in plans.items():
+                process = nodes.get(f"node-{number}")
+                if process is None or process.poll() is not None:
+                    self.federation.start_node(number, config=self.config(number, faults))
+            return all(admissions(f"node-{number}") > n for number, n in before.items())
+
+        self.wait_for(are_admitted, f"nodes {sorted(plans)} to be admitted", pause=1.0)
+
+    def sent(self, name: str) -> int:
+        """How many answers of a node have reached the SuperLink, by its own log."""
+        count: int = self.federation.log(name).count("Sent successfully")
+        return count
+
+    def deadline(self, folder: Path, at_least: float = 30.0) -> float:
+        """Seconds that are enough here: four times what the slowest client took so far."""
+        took = [one.seconds for one in read_outcomes(folder) if one.seconds is not None]
+        return max(at_least, round(4 * max(took), 1))
 
     def run(self, **config: Any) -> str:
         """`flwr run`; the id of the run."""
@@ -152,19 +182,23 @@ class Live:
         return run_id
 
     def log(self, run_id: str) -> str:
-        """What a ServerApp has said."""
-        said: str = self.federation.flwr("log", run_id, "federation", "--show", check=False)
-        return said
+        """What a ServerApp has logged."""
+        text: str = self.federation.flwr("log", run_id, "federation", "--show", check=False)
+        return text
 
     def go(self, number: int) -> None:
         """Let the server begin the round after Flower's round `number`."""
         (self.signals / f"go-{number}").touch()
 
+    def answer(self, number: int) -> None:
+        """Let a slow client answer."""
+        (self.signals / f"answer-{number}").touch()
+
     def wait_for_file(self, name: str) -> None:
         self.wait_for((self.signals / name).exists, name, pause=0.2)
 
     def wait_for(self, happened: Callable[[], bool], what: str, pause: float = 3.0) -> None:
-        """Come back once something has happened; an error with all logs where it does not."""
+        """Return once something has happened; an error with all logs where it does not."""
         end = time.monotonic() + PATIENCE
         while not happened():
             if time.monotonic() > end:
@@ -185,15 +219,21 @@ class Live:
 
     def pids(self, program: str) -> list[int]:
         """Flower's own processes of one kind."""
-        return [
-            process.pid
-            for process in self.federation.helpers()
-            if any(word.endswith(program) for word in process.cmdline()[:3])
-        ]
+        found = []
+        for process in self.federation.helpers():
+            with suppress(psutil.Error):  # it may have ended meanwhile
+                if any(word.endswith(program) for word in process.cmdline()[:3]):
+                    found.append(process.pid)
+        return found
 
     def all_logs(self, last: int = 4000) -> str:
         """The end of every log, for a person who looks for the reason."""
-        texts = {run_id: self.log(run_id) for run_id in self._runs}
+        texts = {}
+        for run_id in self._runs:
+            try:
+                texts[run_id] = self.log(run_id)
+            except Exception as error:  # the SuperLink may be what is broken
+                texts[run_id] = repr(error)
         paths = sorted(self.federation.folder.glob("*.log"))
         texts |= {path.name: path.read_text(errors="replace") for path in paths}
         return "\n".join(f"--- {name}\n{text[-last:]}" for name, text in texts.items())
@@ -209,6 +249,29 @@ class Live:
         return {
             connection.laddr.ip
             for process in self.federation.helpers()
-            for connection in psutil.Process(process.pid).net_connections()
+            for connection in _connections(process)
             if connection.status == psutil.CONN_LISTEN
         }
+
+
+def _connections(process: psutil.Process) -> list[Any]:
+    with suppress(psutil.NoSuchProcess):
+        return list(process.net_connections())
+    return []
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended, reaped or not."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def outcomes_of(folder: Path) -> dict[int, dict[str, str]]:
+    """Round → client id → outcome."""
+    became: dict[int, dict[str, str]] = {}
+    for one in read_outcomes(folder):
+        assert isinstance(one.outcome, Outcome)
+        became.setdefault(one.t, {})[one.id] = one.outcome.name.lower()
+    return became

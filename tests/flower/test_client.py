@@ -1,5 +1,8 @@
 """`client_app`: our trainers in a ClientApp, adapters, buffers, evaluation."""
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +12,11 @@ from torch.nn.functional import mse_loss
 
 from tests.flower.loopback import LoopbackGrid, nodes_of
 from understudy import Local, Scaffold, Strategy, fdms
+from understudy.core.flat import Layout
+from understudy.core.types import Cohort
 from understudy.flower import ClientData, UnderstudyStrategy, client_app
+from understudy.flower.local_config import local_of
+from understudy.simulation import Federation, LocalTrainer
 
 N, WIDTH = 40, 5
 
@@ -92,6 +99,40 @@ def test_scaffold_sends_variates_and_steps():
     assert np.abs(told["weight"].numpy()).max() > 0
 
 
+def test_clients_train_with_the_strategys_optimizer():
+    """As data in the ConfigRecord, and to the bits of the simulator's loop."""
+    local = Local(
+        lr=0.01,
+        epochs=2,
+        batch_size=8,
+        optimizer="AdamW",
+        weight_decay=0.1,
+        optimizer_options={"betas": (0.8, 0.9)},
+    )
+    module = nn.Linear(WIDTH, 2)
+    start = Layout.of(module).vector(module)
+    _, adapter, grid = run(module, ArrayRecord(module.state_dict()), Strategy(local=local), 1)
+    sent = [m for m in grid.sent if m.metadata.message_type == "train"][-1]
+    (config,) = [r for r in sent.content.config_records.values() if "lr" in r]
+    assert config["optimizer"] == "AdamW"
+    assert json.loads(config["optimizer-options"]) == {"betas": [0.8, 0.9]}
+    assert local_of(config) == replace(local, optimizer_options={"betas": [0.8, 0.9]})
+    held = [data(Context(1, 5, {"partition-id": i}, RecordDict(), {})) for i in range(4)]
+    federation = Federation(
+        torch.cat([one.x for one in held] + [held[0].x[:1]]),
+        torch.cat([one.y for one in held] + [held[0].y[:1]]),
+        tuple(np.arange(N * i, N * (i + 1)) for i in range(4)),
+        np.array([4 * N]),
+    )
+    everyone = np.arange(4)
+    cohort = Cohort(0, everyone, np.ones(4), everyone, np.zeros((0, 2), dtype=np.int64))
+    trainer = LocalTrainer(federation, module, local, adapter.server.seed, workers=1)
+    deltas = trainer.train(start, cohort, 0).deltas
+    torch.testing.assert_close(
+        adapter.server.state.params, start + deltas.mean(dim=0), rtol=0, atol=1e-7
+    )
+
+
 def test_a_regression_with_its_own_loss():
     def targets(context):
         held = data(context)
@@ -109,6 +150,21 @@ def test_a_regression_with_its_own_loss():
     losses = [record["loss"] for record in result.evaluate_metrics_clientapp.values()]
     assert losses[-1] < 0.01 < losses[0]
     assert adapter.server.state.label_counts is None  # there are none to tell
+
+
+def test_targets_that_would_be_broadcast_are_an_error():
+    def targets(context):
+        held = data(context)
+        return ClientData(held.x, held.x.sum(dim=1))
+
+    module = nn.Linear(WIDTH, 1)
+    app = client_app(module, targets, mse_loss)
+    message = message_with(ArrayRecord(module.state_dict()))
+    context = Context(1, 5, {"partition-id": 0}, RecordDict(), {})
+    with pytest.raises(ValueError, match=r"y: expected targets of shape \(n, 1\).* got \(n,\)"):
+        app(message, context)
+    with pytest.raises(ValueError, match="give loss=…"):
+        client_app(module, targets)(message, context)
 
 
 def message_with(arrays, **config):

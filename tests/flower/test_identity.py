@@ -5,17 +5,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 
 import understudy.flower
 from tests.flower.loopback import LoopbackGrid, Node, config_of, nodes_of
-from tests.flower.toy import files_with, first_arrays, moved, play, reply_of, toy_app
+from tests.flower.toy import first_arrays, moved, play, reply_of, toy_app
 from understudy import MIFA, Population, Strategy, fdms, fedavg_is, fedgs
 from understudy.flower import UnderstudyStrategy, introduction
 from understudy.flower.roster import ClaimRefused, Roster, identity, order
 from understudy.flower.roster import Node as There
-from understudy.server.state import row_stores
 
 
 def test_ids_in_the_order_of_preference():
@@ -220,57 +218,12 @@ def test_without_introductions_clients_are_their_nodes():
     assert not any("understudy-introduce" in config_of(m) for m in grid.sent)
 
 
-def test_a_retired_client_is_wanted_no_more_and_its_memory_is_erased(tmp_path):
-    secret = np.full(3, 1234.5, dtype=np.float32)
-
-    def behave(message, context):
-        if context.node_config["partition-id"] == 1:
-            moved = message.content.array_records["arrays"]["w"].numpy() + secret
-            return reply_of(message, ArrayRecord({"w": Array(moved)}))
-        return None
-
-    def counts(context):
-        return [7777.0 + context.node_config["partition-id"], 1.0]
-
-    nodes = nodes_of(toy_app(behave, mods=[introduction(counts)]), 3)
-    grid, folder = LoopbackGrid(nodes), tmp_path / "run"
-    strategy = Strategy(compensator=MIFA(wait=False))
-    options = {"folder": folder, "weighting": "clients", "fraction_evaluate": 0.0}
-    play(grid, strategy, rounds=1, **options)
-    needles = secret.tobytes(), np.float64(7778.0).tobytes()
-    assert files_with(folder, needles[0]) == ["compensator-0.rows"]
-    assert files_with(folder, needles[1]) == ["population-0.safetensors", "state.safetensors"]
-
-    adapter = play(LoopbackGrid(nodes), strategy, rounds=3, retired=("1",), **options)
-    assert adapter.history == [{"0": "came", "2": "came"}] * 2
-    state = adapter.server.state
-    assert state.active.tolist() == [True, False, True]
-    assert np.isnan(state.n_examples[1])
-    assert files_with(folder, needles[0]) == []
-    assert files_with(folder, needles[1]) == []
-    again = play(LoopbackGrid(nodes), strategy, rounds=4, retired=("1", "nobody"), **options)
-    assert again.history == [{"0": "came", "2": "came"}]
-
-
-def test_a_client_can_be_retired_between_two_rounds():
-    nodes = nodes_of(toy_app(), 3)
-    grid = LoopbackGrid(nodes)
-    adapter = UnderstudyStrategy(
-        Strategy(compensator=MIFA(wait=False)), clock=grid.time.clock(), fraction_evaluate=0.0
-    )
-    seen = []
-
-    def evaluate(number, arrays):
-        if number == 1:
-            adapter.retire("2")
-        if number:
-            seen.append([one.id for one in adapter.outcomes])
-
-    adapter.start(grid, first_arrays(), num_rounds=3, evaluate_fn=evaluate)
-    assert [one.id for one in adapter.outcomes] == ["0", "1"]
-    (store,) = [store for _, store in row_stores(adapter.server.state)]
-    assert store.known.tolist() == [True, True, False]
-    torch.testing.assert_close(store.get(2), torch.zeros(3))
+def test_an_id_that_would_break_a_line_is_not_taken():
+    nodes = nodes_of(toy_app(), 2)
+    nodes[0].config["client-id"] = "clinic\nretired"
+    nodes[1].config["client-id"] = "clinic 1"
+    adapter = play(LoopbackGrid(nodes), fraction_evaluate=0.0)
+    assert sorted(adapter.history[0]) == ["clinic 1", "node-100"]
 
 
 def test_the_mod_does_not_disturb_the_app():

@@ -83,6 +83,9 @@ def test_a_killed_run_goes_on_with_identical_state(name, when, tmp_path):
         again.result.arrays["w"].numpy(), whole.result.arrays["w"].numpy()
     )
     records = read_outcomes(folder)
+    with open(folder / "outcomes.jsonl", "a") as file:
+        file.write('{"t": 6, "cli')  # a line that is being written
+    assert read_outcomes(folder) == records
     assert [one.t for one in records] == sorted(one.t for one in records)
     assert [sum(one.t == t for one in records) for t in range(6)] == [5] * 6
 
@@ -205,6 +208,8 @@ def test_the_log_is_in_the_store_and_tables_pictures_and_report_work(tmp_path):
     assert clients["wanted"].tolist() == [6] * 10
     page = write_report(runs, "clinics").read_text()
     assert "live federation" in page
+    assert "<code>flwr run</code> with the same folder resumes it" in page
+    assert "made in Python" not in page
     assert "5 clients with 1 to 5 training examples each" in page
 
 

@@ -13,7 +13,7 @@ from flwr.serverapp.strategy import Strategy as FlowerStrategy
 
 from tests.flower.loopback import LoopbackGrid, PretendTime, config_of, nodes_of
 from tests.flower.toy import first_arrays, play, reply_of, round_of, toy_app
-from understudy import MIFA, Local, Scaffold, Strategy, Uniform, fdms, mdsample
+from understudy import MIFA, Local, Scaffold, Strategy, Uniform, fdms, inverse_time, mdsample
 from understudy.flower import UnderstudyStrategy
 from understudy.flower.requests import NODE_UNAVAILABLE
 from understudy.server.state import row_stores
@@ -98,6 +98,22 @@ def test_quorum_and_grace(quorum, grace, slow, came):
     assert list(adapter.history[0].values()).count("came") == came
     ended = grid.time.seconds
     assert ended <= (slow if came == 4 else grace) + 2
+
+
+def test_the_local_step_does_not_decay_while_the_model_waits():
+    """Client 2 fails until round 2: MIFA waits until then, and η stays .1."""
+
+    def behave(message, context):
+        if context.node_config["partition-id"] == 2 and round_of(message) < 2:
+            raise RuntimeError("out of memory")
+
+    grid = LoopbackGrid(nodes_of(toy_app(behave), 3))
+    strategy = Strategy(compensator=MIFA(), local=Local(lr=0.1, schedule=inverse_time))
+    adapter = play(grid, strategy, rounds=4, fraction_evaluate=0.0)
+    assert adapter.server.state.idle.tolist() == [0, 1]
+    trained = [m for m in grid.sent if m.metadata.message_type == "train" and not introduces(m)]
+    steps = {round_of(m): config_of(m)["lr"] for m in trained}
+    assert steps == pytest.approx({0: 0.1, 1: 0.1, 2: 0.1, 3: 0.05})
 
 
 def slow_in_round_0(seconds):
@@ -267,7 +283,7 @@ def test_waiting_for_nodes_is_bounded():
 
     for node in nodes:
         node.online = False
-    with pytest.raises(RuntimeError, match="nobody to begin with: 0 nodes are connected"):
+    with pytest.raises(RuntimeError, match="no client to start with: 0 nodes are connected"):
         play(LoopbackGrid(nodes), wait=50.0)
 
 
@@ -295,12 +311,26 @@ def test_fraction_train_keeps_its_meaning():
         UnderstudyStrategy(Strategy(sampler=Uniform(2)), fraction_train=0.5)
 
 
-def test_no_training_where_the_fraction_is_zero():
+def test_where_the_fraction_is_zero_clients_only_evaluate_as_in_fedavg():
+    theirs = FedAvg(fraction_train=0.0).start(
+        LoopbackGrid(nodes_of(toy_app(), 3)), first_arrays(), num_rounds=3
+    )
     grid = LoopbackGrid(nodes_of(toy_app(), 3))
     adapter = UnderstudyStrategy(fraction_train=0.0, clock=grid.time.clock())
-    result = adapter.start(grid, first_arrays(), num_rounds=3)
-    np.testing.assert_array_equal(result.arrays["w"].numpy(), np.zeros(3))
-    assert not grid.sent
+    ours = adapter.start(grid, first_arrays(), num_rounds=3)
+    np.testing.assert_array_equal(ours.arrays["w"].numpy(), np.zeros(3))
+    assert [m.metadata.message_type for m in grid.sent] == ["evaluate"] * 9
+    assert ours.train_metrics_clientapp == theirs.train_metrics_clientapp == {}
+    assert list(ours.evaluate_metrics_clientapp) == [1, 2, 3]
+    for number, found in theirs.evaluate_metrics_clientapp.items():
+        assert dict(ours.evaluate_metrics_clientapp[number]) == pytest.approx(dict(found))
+
+
+def test_training_does_not_wait_for_the_nodes_that_evaluation_wants():
+    grid = LoopbackGrid(nodes_of(toy_app(), 3))
+    adapter = play(grid, min_evaluate_nodes=5, wait=50.0)
+    assert len(adapter.history[0]) == 3
+    assert grid.time.seconds < 5
 
 
 def test_evaluation_asks_a_fraction_of_the_free_nodes():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.golden.run import play
-from understudy import FedVARP, Strategy
+from understudy import FedVARP, Local, Strategy, inverse_time
 
 SCRIPT = [{0: (3, 0), 1: (6, 0)}, {1: (12, 0), 2: (3, 0)}, {0: (0, 0)}, {}, {2: (6, 0)}]
 
@@ -35,3 +35,20 @@ def test_three_clients(weighting, expected) -> None:
     steps, applied = play(strategy, 3, SCRIPT, n_examples=[1.0, 1.0, 2.0])
     np.testing.assert_allclose(np.array(steps)[:, 0], expected, rtol=1e-12, atol=1e-15)
     assert [one.stepped for one in applied] == [True, True, True, False, True]
+
+
+def test_a_decaying_step() -> None:
+    """The local step is .1/(u + 1) after u updates; y_j counts eta_t/eta_s of its value.
+
+    t=0, u=0, 0 and 1 come with 3, 6:  0 + (3 + 6)/2 = 4.5.
+    t=1, u=1, all of y counts 1/2, (1.5, 3, 0). 1 and 2 come with 12, 3:
+         4.5/3 + ((12 - 3) + (3 - 0))/2 = 1.5 + 6 = 7.5.              y = (3 of u=0, 12, 3 of u=1)
+    t=2, u=2: y counts 1/3 or 2/3, (1, 8, 2). 0 comes with 0: 11/3 + (0 - 1) = 8/3.
+         y = (0 of u=2, 12, 3 of u=1)
+    t=3, nobody: no step, and no decay.
+    t=4, u=3: y counts 3/4 or 2/4, (0, 6, 1.5). 2 comes with 6: 7.5/3 + (6 - 1.5) = 7.
+    """
+    local = Local(lr=0.1, schedule=inverse_time)
+    steps, _ = play(Strategy(compensator=FedVARP(), local=local), 3, SCRIPT)
+    expected = [4.5, 7.5, 8 / 3, 0, 7]
+    np.testing.assert_allclose(np.array(steps)[:, 0], expected, rtol=1e-12, atol=1e-15)

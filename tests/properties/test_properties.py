@@ -653,7 +653,7 @@ def test_norm_guard_lets_no_norm_above_its_bound(factor, rounds, seed) -> None:
 
 # -- Theorem 2 -----------------------------------------------------------------------------------
 
-PAPER = HoeffdingRace(n_clients=20, horizon=500, batches=3, beta=0.5, p=0.01, delta_f=0.01)
+PAPER = HoeffdingRace(n_clients=20, horizon=500, max_friends=3, beta=0.5, p=0.01, delta_f=0.01)
 
 
 def test_theorem_2_threshold_by_hand() -> None:

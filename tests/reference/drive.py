@@ -44,6 +44,7 @@ class Play:
     reach: float = 0.75
     owed: set[tuple[int, int]] = field(default_factory=set)  # (client, round it was asked in)
     n_late: int = 0
+    updates_before: list[int] = field(default_factory=list)
     corrections: dict[int, np.ndarray] = field(default_factory=dict)  # as sent in this round
 
     def __post_init__(self) -> None:
@@ -71,7 +72,8 @@ class Play:
         self.owed = {(i, s) for i, s in self.owed if i != client}
 
     def lr(self, t: int) -> float:
-        return self.strategy.local.lr * self.strategy.local.schedule(t)
+        """A schedule counts the updates of the model, not the rounds."""
+        return self.strategy.local.lr * self.strategy.local.schedule(self.updates_before[t])
 
     def select(self, now: Round):
         cohort = self.strategy.select(
@@ -123,6 +125,7 @@ class Play:
         """Every round must do what the twins do. `combine` replaces the weighted sum."""
         stepped = 0
         for now in self.rounds:
+            self.updates_before.append(stepped)
             if retire is not None and now.t == retire[0]:
                 self.retire(retire[1])
             before = self.params()
@@ -153,7 +156,9 @@ class Play:
                 np.testing.assert_array_equal(after, before)
             else:
                 assert applied.stepped, f"round {now.t}: no step"
-                expected = before + update if server is None else server.step(before, update, now.t)
+                expected = (
+                    before + update if server is None else server.step(before, update, stepped)
+                )
                 np.testing.assert_allclose(
                     after - before,
                     expected - before,

@@ -17,7 +17,7 @@ class RaceTwin:
     threshold: str = "theorem"
     scale: float = 1.0
     horizon: int = 500  # T
-    batches: int = 3  # B_max
+    max_friends: int = 3  # B_max
     beta: float = 0.5
     p: float = 0.01
     delta_f: float = 0.01
@@ -26,7 +26,7 @@ class RaceTwin:
     def theta(self, t: int, population: int) -> float:
         """Theta_t, t = 1, 2, ..."""
         k = population if self.n_clients is None else self.n_clients
-        above = 2 * math.log(2 * k**2 * self.horizon * self.batches) - 2 * math.log(self.p)
+        above = 2 * math.log(2 * k**2 * self.horizon * self.max_friends) - 2 * math.log(self.p)
         if self.threshold == "theorem":
             # Theta_t, and 0.5 Theta_t in case 2
             return self.scale * (math.sqrt(above / (self.beta * t)) + self.delta_f)

@@ -1,4 +1,7 @@
-"""FedVARP: (1/N) sum_j y_j + (1/|A|) sum_{i in A} (Delta_i - y_i), then y_i <- Delta_i."""
+"""FedVARP: (1/N) sum_j y_j + (1/|A|) sum_{i in A} (Delta_i - y_i), then y_i <- Delta_i.
+
+All are per unit of the local step: y_j takes eta_t/eta_s of the round it was made in.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,16 @@ class FedVARPTwin(Twin):
         for i in facts.came:
             those_who_came += facts.q[i]
         parts: list[Part] = []
-        for j, y in self.last.update.items():
+        now = facts.lr(facts.t)
+        old = {j: y * (now / facts.lr(self.last.last_seen[j])) for j, y in self.last.update.items()}
+        for j, y in old.items():
             if facts.active[j]:
                 parts.append((j, ("memory", j), facts.base[j] / everyone, y))
         for i, delta in facts.came.items():
             share = facts.q[i] / those_who_came
             parts.append((i, ("came", i), share, delta))
-            if i in self.last.update:
-                parts.append((i, ("memory", i), -share, self.last.update[i]))
+            if i in old:
+                parts.append((i, ("memory", i), -share, old[i]))
         return parts
 
     def learn(self, facts: Facts) -> None:

@@ -53,8 +53,8 @@ def random_rounds(
         deltas = centres[np.arange(n_clients) // 3] + 0.7 * noise
         deltas *= rng.uniform(0.5, 2.0, size=(n_clients, 1))
         deltas[rng.random(n_clients) < 0.05] *= 30.0  # a few explode
-        if t == 24:  # data is collected on the way
-            examples = examples + rng.integers(0, 20, size=n_clients)
+        if t == 24:  # data is collected on the way, to at most the tenfold, which is believed
+            examples = np.minimum(examples + rng.integers(0, 20, size=n_clients), 10 * examples)
         yield Round(
             t=t,
             available=available,

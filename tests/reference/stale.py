@@ -26,7 +26,8 @@ class StaleTwin(Twin):
             if k in facts.came:
                 parts.append((k, ("came", k), share, facts.came[k]))
             elif self.kind == "update" and k in self.last.update:
-                parts.append((k, ("memory", k), share, self.last.update[k]))
+                rescale = facts.lr(facts.t) / facts.lr(self.last.last_seen[k])
+                parts.append((k, ("memory", k), share * rescale, self.last.update[k]))
             elif self.kind == "model" and k in self.model:
                 # the average of models is params + the average of (model - params)
                 parts.append((k, ("model", k), share, self.model[k] - facts.params))

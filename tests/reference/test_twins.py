@@ -19,6 +19,7 @@ from tests.reference.memory import FedARTwin, MIFATwin
 from tests.reference.scaffold import ScaffoldTwin
 from tests.reference.servers import AdaptiveTwin, MomentumTwin, SgdTwin
 from tests.reference.stale import StaleTwin
+from tests.reference.waiting import WaitingTwin
 from understudy import (
     FDMS,
     MIFA,
@@ -32,8 +33,10 @@ from understudy import (
     FedAvgIS,
     FedGS,
     FedVARP,
+    Gather,
     HoeffdingRace,
     Ignore,
+    KeepAsking,
     Local,
     Median,
     Momentum,
@@ -52,7 +55,7 @@ from understudy import (
 from understudy.parts.schedules import Exponential, constant, inverse_time
 
 # loose enough that something is eliminated within 36 rounds
-SHORT = {"horizon": 10, "batches": 1, "beta": 1.0, "p": 0.9, "n_clients": 2}
+SHORT = {"horizon": 10, "max_friends": 1, "beta": 1.0, "p": 0.9, "n_clients": 2}
 
 pytestmark = pytest.mark.parametrize("seed", [0, 1])
 by_weighting = pytest.mark.parametrize("weighting", ["clients", "examples"])
@@ -87,8 +90,14 @@ def test_ignore(seed, weighting, sampler) -> None:
 
 @by_sampler_and_weighting
 @pytest.mark.parametrize("kind", ["update", "model"])
-def test_stale(seed, weighting, sampler, kind) -> None:
-    strategy = Strategy(sampler=sampler, compensator=Stale(kind=kind), weighting=weighting)
+@pytest.mark.parametrize("schedule", [constant, inverse_time])
+def test_stale(seed, weighting, sampler, kind, schedule) -> None:
+    strategy = Strategy(
+        sampler=sampler,
+        compensator=Stale(kind=kind),
+        local=Local(schedule=schedule),
+        weighting=weighting,
+    )
     Play(strategy, seed).run(StaleTwin(N, D, kind))
 
 
@@ -182,6 +191,41 @@ def test_fedvarp(seed, weighting, sampler, schedule) -> None:
 def test_fedavg_is(seed, weighting, sampler) -> None:
     strategy = Strategy(sampler=sampler, compensator=FedAvgIS(), weighting=weighting)
     Play(strategy, seed).run(FedAvgISTwin(N, D))
+
+
+@pytest.mark.parametrize(
+    ("inner", "weighting"),
+    [
+        (Blind(Uniform(4)), "clients"),
+        (Blind(Uniform(4)), "examples"),
+        (Blind(ByData(5)), "clients"),
+        (Uniform(3), "clients"),
+    ],
+    ids=str,
+)
+def test_waiting_for_those_who_were_drawn(seed, inner, weighting) -> None:
+    strategy = Strategy(sampler=KeepAsking(inner), compensator=Gather(), weighting=weighting)
+    play = Play(strategy, seed, n_known=True)
+    twin, n_steps, n_waited = WaitingTwin(D), 0, 0
+    for now in play.rounds:
+        before = play.params()
+        cohort = play.select(now)
+        if not twin.drawn:
+            twin.drawn = cohort.wanted.tolist()
+        assert cohort.wanted.tolist() == twin.wanted()
+        came, late = play.attendance(now, cohort)
+        applied = strategy.apply(play.state, cohort, play.arrivals(now, came, late))
+        assert applied.refusals == ()
+        update = twin.round(came, play.q(cohort))
+        expected = before if update is None else before + update
+        np.testing.assert_allclose(play.params(), expected, rtol=RTOL, atol=ATOL)
+        assert applied.stepped == (update is not None)
+        n_steps += applied.stepped
+        n_waited += bool(came) and not applied.stepped
+        if not twin.sent and not applied.stepped:
+            assert "gather_missing" not in applied.notes
+    assert n_steps >= 5
+    assert n_waited >= 3
 
 
 @by_weighting

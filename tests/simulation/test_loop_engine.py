@@ -65,7 +65,7 @@ def assert_like_torch(make, data, local, loss_of=cross_entropy, asked=None, t=0)
     module = build(make, data.x.shape[1:], data.n_classes, seed=1).to(data.x.dtype)
     layout = Layout.of(module)
     params = layout.vector(module)
-    trainer = LocalTrainer(data, module, local, SEED, loss_of, workers=1)
+    trainer = LocalTrainer(data, module, local, SEED, loss_of, workers=1, engine="loop")
     assert isinstance(trainer._here, LoopEngine)
     asked = list(range(data.n_clients)) if asked is None else asked
     arrivals = trainer.train(params, cohort(asked, t), t)

@@ -105,6 +105,16 @@ def test_friends_against_one_by_one(clustered, groups):
             error / squared(full), rel=1e-4, abs=1e-12
         )
         assert "oracle_error_wanted" not in log.notes, "everybody is wanted"
+        ignored = true[log.outcome == Outcome.CAME].mean(axis=0) - full
+        assert log.notes["oracle_error_ignoring"] == pytest.approx(
+            squared(ignored), rel=1e-4, abs=1e-12
+        )
+        if groups:
+            own = data.groups[:, None] == data.groups[None, :]
+            apart = ((true[:, None] - true[None]) ** 2).sum(axis=2)
+            friends = own & ~np.eye(len(true), dtype=bool)
+            assert log.notes["friends_apart"] == pytest.approx(apart[friends].mean(), rel=1e-5)
+            assert log.notes["strangers_apart"] == pytest.approx(apart[~own].mean(), rel=1e-5)
         sigma_p, sigma_f = sigmas(true, data.groups)
         assert log.notes["sigma_p"] == pytest.approx(sigma_p, rel=1e-5)
         assert log.notes["sigma_f"] == pytest.approx(sigma_f, rel=1e-5)
@@ -259,7 +269,7 @@ def test_looking_changes_no_bit(clustered, name, delay):
     (with_logs, with_params), (logs, params) = played(True), played(False)
     assert torch.equal(with_params, params)
     assert any("oracle_error" in log.notes for log in with_logs)
-    own = {"sigma_p", "sigma_f"}
+    own = {"sigma_p", "sigma_f", "friends_apart", "strangers_apart"}
     for log, other in zip(with_logs, logs, strict=True):
         one, two = facts(log), facts(other)
         for name_of_note in list(one["notes"]):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from understudy.core.rng import generator
-from understudy.simulation import federate, synthetic
+from understudy.simulation import federate, fedgs_synthetic, synthetic
 
 
 @pytest.fixture(scope="module")
@@ -120,3 +120,43 @@ def test_it_comes_divided():
 def test_impossible_settings_are_refused(arguments, words):
     with pytest.raises(ValueError, match=words):
         synthetic(**arguments)
+
+
+def test_the_authors_data_set_has_their_sizes_and_labels():
+    """RandomState(97): sizes and labels as the authors' own order of draws gives them."""
+    federation = fedgs_synthetic()
+    assert (federation.sizes.min(), federation.sizes.max()) == (37, 1607)
+    assert federation.sizes.sum() == 6541
+    assert len(federation.test) == 888
+    n = [774, 51, 159, 55, 80, 57, 117, 338, 53, 167]  # of the first ten clients, all parts
+    held = [len(held_by(federation, client)) for client in range(10)]
+    assert held == [int(0.9 * size) for size in n]
+    assert federation.sizes[:10].tolist() == [int(0.75 * size) for size in n]
+    labels = [322, 1350, 1769, 296, 444, 572, 731, 199, 438, 2614]
+    assert np.bincount(federation.y).tolist() == labels
+
+
+def test_the_authors_draws_are_those_of_a_multivariate_normal_law():
+    """The first client, with the law that the authors call, in their order."""
+    rng = np.random.RandomState(97)
+    rng.normal(size=610)  # never used
+    u = rng.normal(0, 0.5, 30)
+    weights = [rng.normal(u[k], 1, (60, 10)) for k in range(30)]
+    biases = [rng.normal(u[k], 1, 10) for k in range(30)]
+    means = rng.normal(0, 0.5, 30)
+    centers = [rng.normal(mean, 1, 60) for mean in means]
+    n = rng.lognormal(4, 2, 30).astype(int) + 50
+    x = rng.multivariate_normal(centers[0], np.diag(np.arange(1, 61) ** -1.2), n[0])
+    federation = fedgs_synthetic()
+    noise = np.abs(x - centers[0]), np.abs(federation.x[: n[0]].double().numpy() - centers[0])
+    np.testing.assert_allclose(*noise, rtol=1e-3, atol=1e-5)  # a sign is LAPACK's own
+    truth = np.append(weights[0].ravel(), biases[0])
+    np.testing.assert_allclose(federation.features[0], truth, rtol=1e-12)
+
+
+def test_the_authors_data_set_by_name():
+    one, other = fedgs_synthetic(), federate("fedgs_synthetic", None, seed=97)
+    assert torch.equal(one.x, other.x)
+    assert one.name == "fedgs_synthetic(0.5, 0.5)"
+    with pytest.raises(ValueError, match="seed: expected a whole number"):
+        fedgs_synthetic(seed=2**32)

@@ -42,6 +42,7 @@ class Paced:
                 file.write(b".")
             if os.path.getsize(os.environ["NOTES"]) == int(os.environ.get("INTERRUPT_AT", "-1")):
                 os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(2)  # the main thread takes the signal; rounds last milliseconds
         time.sleep(float(os.environ.get("PACE", "0")))
         return FixedDropout(self.alpha).draw(state, t, rng)
 
@@ -131,7 +132,7 @@ def study_in(folder: Path, text: str = STUDY, plugin: str = "pacing", **override
     return Study.read(folder / "study.toml", overrides=overrides)
 
 
-TELLS_TIME = ("timings", "changed")
+TELLS_TIME = ("timings", "changed", "crc32")  # the checksum is of the others too
 
 
 def contents(runs: Path) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from understudy.parts.availability.skewed import SinLogNormal
 from understudy.parts.local import Local, Proximal
 from understudy.parts.samplers.uniform import Uniform
 from understudy.parts.schedules import Exponential, inverse_time
+from understudy.parts.servers import Adam, Sgd
 from understudy.simulation import clustered_digits, simulate
 from understudy.studies.builtin.readings import (
     AtMostDropout,
@@ -32,19 +33,28 @@ from understudy.testing import check_availability, check_sampler, example_popula
 # A strategy with everybody present has no levels of availability: 1 + 4 × 3 = 13 in fdms-fig1.
 CELLS = {
     "quickstart": (8 * 5, 8 * 10, 8 * 10, 6),
-    "fdms-fig1": (2 * 13, 2 * 13 * 3, 2 * 13 * 10, 6),
-    "fdms-fig2": (13, 13 * 3, 13 * 10, 6),
-    "fdms-fig3": (2, 2 * 3, 2 * 10, 2),
-    "fdms-fig4": (5, 5 * 3, 5 * 10, 5),
-    "fdms-fig5": (3 * 4, 3 * 4 * 3, 3 * 4 * 10, 6),
-    "fdms-sigma": (3, 3 * 3, 3 * 10, 3),
-    "fdms-e": (2 * 5 * 2, 2 * 5 * 2 * 3, 2 * 5 * 2 * 10, 6),
-    "fdms-k40": (2 * 4, 2 * 4 * 3, 2 * 4 * 10, 6),
-    "fdms-fedprox": (4, 4 * 3, 4 * 10, 4),
-    "fdms-fmnist": (1 + 3 * 3, (1 + 3 * 3) * 3, (1 + 3 * 3) * 10, 6),
-    # nine strategies in five modes on Synthetic; six (two when quick) on the images
-    "fedgs-table2": (45 + 2 * 5 + 2 * 3, (45 + 6 * 5 + 6 * 3) * 3, (45 + 45 + 27) * 3, 6),
-    "fedgs-table3": (2, 2 * 3, 2 * 3, 2),
+    # at step 1 and tuned
+    "quickstart-tuned": (2 * 6 * 5, 2 * 6 * 10, 2 * 6 * 10, 6),
+    "fdms-fig1": (2 * 13, 13 * 8 + 13 * 4, 2 * 13 * 10, 6),
+    "fdms-fig2": (13, 13 * 4, 13 * 10, 6),
+    "fdms-fig3": (2, 2 * 5, 2 * 10, 2),
+    "fdms-fig4": (5, 5 * 5, 5 * 10, 5),
+    "fdms-fig5": (3 * 5, 3 * 5 * 4, 3 * 5 * 10, 6),
+    # four strategies on each set, and one with a constant and a growing batch
+    "fdms-sigma": (2 * 4 + 2, (2 * 4 + 2) * 5, (2 * 4 + 2) * 10, 6),
+    "fdms-e": (2 * 5 * 2, 10 * 8 + 10 * 4, 2 * 5 * 2 * 10, 6),
+    "fdms-k40": (2 * 5, 5 * 8 + 5 * 4, 2 * 5 * 10, 6),
+    "fdms-fedprox": (5, 5 * 4, 5 * 10, 5),
+    "fdms-fmnist": (13, 13 * 8, 13 * 10, 6),
+    # nine strategies in five modes on Synthetic, the authors' and drawn; six (two when quick) on
+    # the images
+    "fedgs-table2": (
+        2 * 45 + 2 * 5 + 2 * 3,
+        2 * 45 * 10 + (6 * 5 + 6 * 3) * 3,
+        (2 * 45 + 45 + 27) * 3,
+        6,
+    ),
+    "fedgs-table3": (2, 2 * 5, 2 * 3, 2),
     "fedgs-fig4": (2 * 4, 2 * 4 * 3, 2 * 4 * 3, 6),
     "fedar-fig1": (7, 7 * 5, 7 * 5, 2),
     "fedar-fig2": (3 * 12, 3 * 12 * 3, 3 * 12 * 5, 6),
@@ -53,12 +63,13 @@ CELLS = {
     "fedar-fig4": (25, 25 * 3, 25 * 5, 6),
     "fedar-fig5": (25, 25 * 3, 25 * 5, 6),
     "fedar-rho": (6 + 1, 7 * 3, 7 * 5, 3),
-    # as read 5; server step 4; steps, 80 %, 320 units, LeNet 4 each; distance 2; race 5; three
-    # kinds of absence 3 each
-    "fdms-readings": (41, 41 * 3, 41 * 10, 6),
-    # as read 16; scale 12; edges, graph, one start, reported losses 8 each; epochs and ten per cent
-    # 12 each; β 8; days 4; variances 8; fixed data 16
-    "fedgs-readings": (128, 128 * 3, 128 * 3, 6),
+    # as read, server step, steps, 80 %, 320 units, LeNet, race 5 each; distance 2; Dropout full in
+    # round 0 1; four kinds of absence 4 each
+    "fdms-readings": (54, 54 * 5, 54 * 10, 6),
+    # as read 16; scale 12; edges, graph, one start, reported losses, losses on training data, β,
+    # the same clients, variances 8 each; epochs and ten per cent 12 each; days 4; drawn data 16;
+    # the calibration of MDF 6, with ten seeds
+    "fedgs-readings": (142, 136 * 3 + 60, 136 * 3 + 60, 6),
     # as read 5; ψ 2; cut-off 3; no wait 1; by label 5; steps 5; constant 5; half 2
     "fedar-readings": (28, 28 * 3, 28 * 5, 6),
 }
@@ -110,6 +121,25 @@ def test_every_study_runs_at_scale_tiny(name, images, monkeypatch):
         assert [log.t for log in logs] == [0, 1]
         assert math.isfinite(logs[-1].metrics["test_loss"])
         assert bool(found.metrics) == bool(cell.task.analysis)
+
+
+def test_quickstart_tuned_tunes_one_of_its_blocks():
+    """The same methods, once with server step 1 and once with nine servers to choose from."""
+    study = builtins.built_in("quickstart-tuned")
+    trials = study.tuning()
+    assert len(trials) == 6 * 9 * 3
+    assert {trial.labels["block"] for trial in trials} == {"tuned"}
+    one, tuned = (
+        [c.task.strategy for c in cells("quickstart-tuned", "quick", block=block) if c.seed == 0]
+        for block in ("step 1", "tuned")
+    )
+    assert one == tuned  # before anything is picked, the step is 1
+    picks = {f"tuned/{name}": {"server": "adam(lr=0.03)"} for name in study.strategies}
+    by_block = {"step 1": Sgd(1.0), "tuned": Adam(0.03)}
+    for cell in study.cells(picks):
+        assert cell.task.strategy.server == by_block[cell.labels["block"]]
+    minutes = estimates.estimate([*trials, *study.cells(picks)]).seconds(cores=2) / 60
+    assert minutes < 5
 
 
 def test_quickstart_is_the_comparison_it_says():
@@ -256,13 +286,15 @@ def test_days_of_23_steps_end_where_they_began():
 
 
 def test_estimate_counts_steps_multiply_adds_and_evaluations(monkeypatch):
-    """quickstart's full: 20 clients × 2 epochs × ⌈64/5⌉ = 13 batches of 5, an mlp of 64-32-10.
+    """quickstart's full by the loop: 20 clients × 2 epochs × ⌈64/5⌉ = 13 batches of 5, 64-32-10.
 
     A step is 150 µs; a pass over one example 64 × 32 + 32 × 10 = 2368 multiply-adds, three times
     that with the backward pass; 359 of the 1,797 digits are tested after each of 30 rounds, half a
     millisecond for each 250; the loop itself is 5 ms a round.
     """
     monkeypatch.delenv("UNDERSTUDY_DATA", raising=False)
+    monkeypatch.setenv("UNDERSTUDY_ENGINE", "loop")
+    monkeypatch.setattr(estimates, "_models", {})
     cell = only("quickstart", "quick", strategy="full")
     steps = 20 * 2 * 13
     training = steps * 150e-6 + 3 * steps * 5 * 2368 / 7e9
@@ -302,8 +334,8 @@ def test_estimates_of_the_studies_shown(monkeypatch):
     for name in builtins.NAMES:
         assert minutes(name, "quick") < 10, name
     assert minutes("quickstart", "quick") < 1
-    assert minutes("fdms-sigma", "results") < 5
-    assert minutes("fdms-fig1", "results", blocks=["mnist"]) < 25
+    assert minutes("fdms-sigma", "results", blocks=["mnist"]) < 10  # four methods, five seeds
+    assert minutes("fdms-fig1", "results", blocks=["mnist"]) < 65  # eight seeds
     assert minutes("fedgs-table2", "results", blocks=["synthetic"]) < 10
 
 

@@ -154,7 +154,7 @@ def test_show_tells_of_another_version(runs, command):
         store.finish(key_of("fdms"))
     assert command("show").out.endswith(
         f"\n\nSome cells were run by version 0.0.1; this is {__version__}. "
-        "understudy run --again runs\nthem anew.\n"
+        "understudy run --again\nreruns them.\n"
     )
 
 
@@ -163,11 +163,11 @@ CELL = """\
 strategy fdms, availability missing, seed 0
 done after 2 rounds, by understudy {version}
 
-last numbers
+last metrics
   test_loss      1.5
   test_accuracy  0.54
 
-nobody was left out in any round
+every client was represented in every round
 
 who stood in for whom most
   for client  stood in  rounds
@@ -192,9 +192,9 @@ def test_show_a_cell(runs, command):
 def test_show_who_is_left_out(runs, command):
     said = command("show", key_of("dropout"))
     assert (
-        "\nleast heard, of 2 rounds\n"
-        "  client  wanted  came  spoken for\n"
-        "       2       2     1           0\n"
+        "\nleast represented, of 2 rounds\n"
+        "  client  wanted  came  represented\n"
+        "       2       2     1            0\n"
         "\nconfiguration\n"
     ) in said.out
 
@@ -295,8 +295,8 @@ def test_table_when_nothing_is_done(runs, command):
     said = command("table")
     assert said.code == 2
     assert said.err == (
-        "understudy: by-hand: no cell is done, so there is no table; understudy show by-hand tells "
-        "how far they are\n"
+        "understudy: by-hand: no cell is done, so there is no table; understudy show by-hand shows "
+        "their progress\n"
     )
 
 
@@ -352,9 +352,10 @@ def test_export_for_a_repository(runs, command):
     ("arguments", "line"),
     [
         (["--format", "csv"], "Invalid value for --format: needs --level"),
-        (["--out", "x.safetensors"], "Invalid value for --out: needs --model, or say --to"),
+        (["--out", "x.safetensors"],
+         "Invalid value for --out: needs --model; results are written with --to"),
         (["--model", "ab", "--level", "run"],
-         "Invalid value for --model: goes without --level and --format"),
+         "Invalid value for --model: cannot be combined with --level or --format"),
         (["--model", "ab", "--out", "x"],
          "Invalid value for --out: expected a name that ends in .safetensors, got x"),
     ],
@@ -525,7 +526,7 @@ def test_a_cell_that_fails_is_named_and_the_others_are_done(study, command):
     assert said.code == 1
     assert "Report" not in said.out
     assert not (study / "runs" / "small" / "report.html").exists()
-    assert "Left out, not being\ndone: 2 cells." in said.out
+    assert "Not included: 2 unfinished cells." in " ".join(said.out.split())
     lines = said.err.splitlines()
     assert [line for line in lines if line.endswith(": failed")] == [
         "[4/5] dropout · most · 0: failed",
@@ -535,7 +536,7 @@ def test_a_cell_that_fails_is_named_and_the_others_are_done(study, command):
     for line in lines[6:8]:
         assert re.match(r"understudy: cell [0-9a-f]{16} failed: ValueError: alpha: with 7 of", line)
     assert lines[8] == (
-        "understudy: 2 cells failed; understudy show KEY tells all, the same command tries again"
+        "understudy: 2 cells failed; understudy show KEY prints the error, the same command retries"
     )
 
 
@@ -563,8 +564,8 @@ def test_ctrl_c_prints_the_command_that_goes_on(study):
     assert out == "small: whether it runs\n6 cells of 1000000 rounds\n\n"
     assert err.startswith("small: 6 cells; 1 cell at once")
     assert err.partition("\n")[2] == (
-        "Stopping when the rounds in progress have ended. Once more kills them.\n"
-        "Stopped; what was played is kept. To go on:\n"
+        "Stopping after the rounds in progress; interrupt again to kill them.\n"
+        "Stopped; finished rounds are kept. To resume:\n"
         "understudy run small.toml --jobs 1 --rounds 1000000\n"
     )
 
@@ -583,13 +584,18 @@ def any_round_is_stored(folder):
         (["quikstart"],
          "no file and no built-in study named 'quikstart'; did you mean 'quickstart'? known: "),
         (["small.toml", "--set", "local.rl=0.1"],
-         "small.toml: local.rl: no such key; did you mean 'rule'? known: lr, schedule, epochs"),
+         "--set local.rl: no such key; did you mean 'rule'? known: lr, schedule, epochs"),
         (["small.toml", "--set", "strategies.fdms.similarity=cos"],
-         "small.toml: strategies.fdms.similarity: expected one of 'cosine', 'distance', got 'cos'"),
+         "--set strategies.fdms.similarity: expected one of 'cosine', 'distance', got 'cos'"),
         (["small.toml", "--scale", "huge"],
          "small.toml: scale: no scale named 'huge'; known: tiny"),
-        (["small.toml", "--set", "rounds"], "small.toml: expected key=value, got 'rounds'"),
-        (["small.toml", "--block", "a"], "small.toml: blocks: no block 'a'"),
+        (["small.toml", "--set", "rounds"], "--set: expected key=value, got 'rounds'"),
+        (["small.toml", "--block", "a"], "--block: no block 'a'; the study has none"),
+        (["fdms-fig1", "--block", "a"], "--block: no block 'a'; known: mnist, cifar10"),
+        (["small.toml", "--set", "lr=0.1"], "--set lr: no such key; did you mean 'local.lr'?"),
+        (["small.toml", "--set", "alpha=0.1"],
+         "--set alpha: no such key; did you mean 'availability.alpha'?"),
+        (["small.toml", "--set", "rnds=3"], "--set rnds: no such key; did you mean 'rounds'?"),
         (["small.toml", "--rounds", "0"],
          "Invalid value for '--rounds': 0 is not in the range x>=1"),
         (["small.toml", "--seeds", "0"],
@@ -624,6 +630,15 @@ def test_the_short_cuts_win_over_set(study, command):
         "--seeds", "1",
     )  # fmt: skip
     assert said.out.splitlines()[1] == "3 cells of 3 rounds"
+
+
+def test_a_dry_run_names_data_that_are_not_here(study, command, monkeypatch):
+    monkeypatch.delenv("UNDERSTUDY_DATA", raising=False)
+    said = command("run", "fdms-fig1", "--dry-run")
+    assert said.code == 0
+    assert "\n  data          not here: cifar10, mnist\n" in said.out
+    assert "torchvision.datasets.MNIST(root, download=True)" in said.out
+    assert "  data " not in command("run", "small.toml", "--dry-run").out
 
 
 def test_without_a_name_quickstart_is_run(study, command):

@@ -273,13 +273,13 @@ def test_seeds(seeds: str, meant: tuple[int, ...]) -> None:
             ("study: roundz: no such key; did you mean 'rounds'? known: name, title, shows, "
             "baseline, target, metric, rounds, seeds, data, model, local, strategies, "
             "availability, axes, delay, loss, metrics, evaluate, evaluate_every, "
-            "per_client_every, oracle, device, analysis, tune, block, blocks, scale"),
+            "per_client_every, oracle, device, engine, analysis, tune, block, blocks, scale"),
         ),
         (
             {"strategies": '[strategies]\nx = {method = "fdms", similarty = "cosine"}'},
             ("study: strategies.x.similarty: no such key; did you mean 'similarity'? known: "
             "similarity, race, sampler, compensator, aggregator, server, local, guard, weighting, "
-            "method, availability"),
+            "max_norm, max_examples, method, availability"),
         ),
         (
             {"strategies": '[strategies]\nx = {name = "fdms"}'},
@@ -288,7 +288,8 @@ def test_seeds(seeds: str, meant: tuple[int, ...]) -> None:
         (
             {"strategies": '[strategies]\nx = "fdsm"'},
             ("study: strategies.x.method: no strategy named 'fdsm'; did you mean 'fdms'? known: "
-            "fedavg, fedprox, fdms, stale, mifa, fedar, fedvarp, fedavg_is, scaffold, fedgs, "
+            "fedavg, waiting_fedavg, fedprox, fdms, stale, mifa, fedar, fedvarp, fedavg_is, "
+            "scaffold, fedgs, "
             "mdsample, power_of_choice"),
         ),
         (
@@ -302,12 +303,13 @@ def test_seeds(seeds: str, meant: tuple[int, ...]) -> None:
         (
             {"strategies": '[strategies]\nx = {sampler = {inner = "fedgs"}}'},
             ("study: strategies.x.sampler.name: expected the name of a sampler, one of everyone, "
-            "uniform, by_data, power_of_choice, fedgs, blind, oldest_first, got none"),
+            "uniform, by_data, power_of_choice, fedgs, blind, keep_asking, oldest_first, got none"),
         ),
         (
             {"strategies": '[strategies]\nx = {sampler = {name = "blind", inner = "fedg"}}'},
             ("study: strategies.x.sampler.inner: no sampler named 'fedg'; did you mean 'fedgs'? "
-            "known: everyone, uniform, by_data, power_of_choice, fedgs, blind, oldest_first"),
+            "known: everyone, uniform, by_data, power_of_choice, fedgs, blind, keep_asking, "
+            "oldest_first"),
         ),
         (
             {"strategies": "[strategies]\nx = {guard = 3}"},
@@ -338,7 +340,8 @@ def test_seeds(seeds: str, meant: tuple[int, ...]) -> None:
         (
             {"strategies": '[strategies]\nx = {method = "fdms", local = {lrr = 1}}'},
             ("study: strategies.x.local.lrr: no such key; did you mean 'lr'? known: lr, schedule, "
-            "epochs, steps, batch_size, batch_growth, momentum, weight_decay, rule"),
+            "epochs, steps, batch_size, batch_growth, momentum, weight_decay, rule, "
+            "optimizer, optimizer_options"),
         ),
         (
             {"strategies": '[strategies]\nx = {method = "scaffold", local = {momentum = 0.9}}'},
@@ -376,7 +379,7 @@ def test_seeds(seeds: str, meant: tuple[int, ...]) -> None:
         (
             {"rest": "[availability]\nhalf = {name = 'fixed_dropout', alpa = 0.7}"},
             ("study: availability.half.alpa: no such key; did you mean 'alpha'? known: alpha, "
-            "keep_one_per_group, first_round_full"),
+            "keep_one_per_group, first_round_full, counts"),
         ),
         (
             {"rest": "[availability]\nhalf = {alpha = 0.7}"},
@@ -387,7 +390,7 @@ def test_seeds(seeds: str, meant: tuple[int, ...]) -> None:
         (
             {"data": "[data]\nname = 'mnits'"},
             ("study: data.name: no data set named 'mnits'; did you mean 'mnist'? known: digits, "
-            "synthetic, mnist, fashion_mnist, cifar10, svhn"),
+            "synthetic, fedgs_synthetic, mnist, fashion_mnist, cifar10, svhn"),
         ),
         (
             {"data": "[data]\nname = 'mnist'\npartition = 'cluster'"},
@@ -467,11 +470,11 @@ def test_seeds(seeds: str, meant: tuple[int, ...]) -> None:
         ),
         (
             {"top": "metrics = {accuracy = 'math:sqrt'}"},
-            "study: metrics.accuracy: 'accuracy' is measured anyway; take another name",
+            "study: metrics.accuracy: 'accuracy' is a built-in metric; choose another name",
         ),
         (
             {"top": "metrics = {loss = 'math:sqrt'}"},
-            "study: metrics.loss: 'loss' is measured anyway; take another name",
+            "study: metrics.loss: 'loss' is a built-in metric; choose another name",
         ),
         (
             {"top": "metric = 'accuracy_lst'"},
@@ -788,7 +791,7 @@ def test_an_availability_parameter_without_a_label_is_of_all_that_have_it() -> N
     }
     assert by_mode["a"] == FixedDropout(0.25)
     assert by_mode["c"] == Markov()
-    with pytest.raises(StudyError, match=r"^study: availability\.beta: no such label; known: a, b"):
+    with pytest.raises(StudyError, match=r"^--set availability\.beta: no such label; known: a, b"):
         study(modes, overrides=["availability.beta=0.25"])
 
 
@@ -812,28 +815,28 @@ def test_the_command_line_reaches_into_blocks() -> None:
     assert {c.task.rounds for c in study(BLOCKS, overrides=["block.a.rounds=4"]).cells()} == {4, 20}
     with pytest.raises(StudyError, match=r"^study: strategies\.yours: no such label; known: mine"):
         study(BLOCKS, overrides=["strategies.yours.wait=false"])
-    with pytest.raises(StudyError, match=r"^study: block\.c: no such block; known: a, b"):
+    with pytest.raises(StudyError, match=r"^--set block\.c: no such block; known: a, b"):
         study(BLOCKS, overrides=["block.c.rounds=4"])
 
 
 def test_only_some_strategies_or_blocks() -> None:
     assert study(BLOCKS, overrides=['strategies=["mine"]']).strategies == ("mine",)
     assert study(BLOCKS, overrides=['blocks=["a"]']).blocks == ("a",)
-    with pytest.raises(StudyError, match=r"^study: blocks: no block 'c'; known: a, b$"):
+    with pytest.raises(StudyError, match=r"^--block: no block 'c'; known: a, b$"):
         study(BLOCKS, overrides=['blocks=["c"]'])
-    with pytest.raises(StudyError, match=r"^study: strategies: no label 'yours'"):
+    with pytest.raises(StudyError, match=r"^--set strategies: no label 'yours'"):
         study(overrides=['strategies=["yours"]'])
 
 
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("round=3", "study: round: no such key; did you mean 'rounds'? known: name, "),
-        ("scale.quick.rounds=3", "study: scale.quick.rounds: is chosen as a whole, with --scale"),
-        ("rounds=many", "study: rounds: expected a whole number, got 'many'"),
-        ("rounds.x=3", "study: rounds: has no keys below it, got 'x'"),
-        ("local.lr=0.1", "study: local.lr: is an axis; set axes.local.lr to a list instead"),
-        ("strategies.fmds.similarity=cosine", "study: strategies.fmds: no such label; did you "),
+        ("round=3", "--set round: no such key; did you mean 'rounds'? known: name, "),
+        ("scale.quick.rounds=3", "--set scale.quick.rounds: is chosen as a whole, with --scale"),
+        ("rounds=many", "--set rounds: expected a whole number, got 'many'"),
+        ("rounds.x=3", "--set rounds: has no keys below it, got 'x'"),
+        ("local.lr=0.1", "--set local.lr: is an axis; set axes.local.lr to a list instead"),
+        ("strategies.fmds.similarity=cosine", "--set strategies.fmds: no such label; did you "),
         (
             "strategies.fdms.similarity.x=1",
             "study: strategies.fdms.similarity: expected a text, got",

@@ -59,7 +59,7 @@ def test_shapley_values_are_counted_as_they_are_computed() -> None:
         cells = [Cell.of({}, task(recipe, analysis=analysis)) for analysis in ((), ("shapley",))]
         plain, analysed = (estimates.estimate([cell]).core_seconds for cell in cells)
         seconds[n_clients] = analysed - plain
-    pass_seconds = 64 * 10 / estimates.MULTIPLY_ADDS
+    pass_seconds = 64 * 10 / estimates.LOOP_PACE.multiply_adds
     n_test = estimates.size_of(task(DataRecipe("digits", "iid"))).n_test
     assert seconds[10] == pytest.approx(2**10 * n_test * pass_seconds)
     assert seconds[11] == pytest.approx(shapley.EVALUATIONS * n_test * pass_seconds)

@@ -181,9 +181,12 @@ def test_cells_that_are_no_longer_of_the_study_are_dropped_and_counted(runs, tmp
 
 def test_a_built_in_study_knows_its_places_at_every_scale(monkeypatch):
     monkeypatch.delenv("UNDERSTUDY_DATA", raising=False)
+    absent = [(label, "missing") for label in ("dropout", "fdms", "stale_model")]
+    whole = {(block, *one) for block in ("mnist", "cifar10") for one in [*absent, ("full", None)]}
+    whole |= {(block, "fdms", "missing") for block in ("constant_batch", "growing_batch")}
     assert places_of("fdms-sigma") == {
-        place_of({"strategy": label, "availability": mode})
-        for label, mode in (("dropout", "missing"), ("fdms", "missing"), ("full", None))
+        place_of({"strategy": label, "availability": mode, "block": block})
+        for block, label, mode in whole
     }
     assert places_of("small") is None
 
@@ -348,3 +351,17 @@ def test_a_write_that_fails_leaves_the_old_file(runs, tmp_path, monkeypatch):
     with pytest.raises(OSError, match="no room"):
         export(runs, "small", tmp_path)
     assert (folder / "cells.csv").read_bytes() == before
+
+
+def test_the_engine_of_a_cell_is_exported_and_read_again() -> None:
+    rows = (
+        Row("a", {"strategy": "fdms"}, 0, 3, {"accuracy_best": 0.5}, "kernels 1"),
+        Row("b", {"strategy": "fdms"}, 1, 3, {"accuracy_best": 0.25}),
+    )
+    text = cells_text(Exported(rows))
+    assert text.splitlines() == [
+        "key,strategy,seed,rounds,engine,accuracy_best",
+        "a,fdms,0,3,kernels 1,0.5",
+        "b,fdms,1,3,,0.25",
+    ]
+    assert "engine" not in cells_text(Exported(rows[1:]))

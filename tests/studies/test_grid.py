@@ -5,10 +5,22 @@ from __future__ import annotations
 import pytest
 
 from tests.studies.texts import DATA, STRATEGIES, study
-from understudy import FDMS, Bernoulli, FixedDropout, HoeffdingRace, Markov
+from understudy import (
+    FDMS,
+    Bernoulli,
+    Blind,
+    FixedDropout,
+    FullStart,
+    Gather,
+    HoeffdingRace,
+    KeepAsking,
+    Local,
+    Markov,
+    Uniform,
+)
 from understudy.studies import Study, StudyError
 from understudy.studies.definition.cell import Cell
-from understudy.studies.definition.document import Tune
+from understudy.studies.definition.tune_table import Tune
 
 MODES = """
 [availability]
@@ -74,6 +86,26 @@ def test_an_axis_of_an_availability_touches_the_modes_that_have_it() -> None:
     assert found(made, strategy="drop", alpha=0.5).task.availability == FixedDropout(0.5)
 
 
+def test_settings_of_a_strategys_own_lie_over_every_mode() -> None:
+    """A table without a name: the strategy keeps the modes and their axes."""
+    drop = 'drop = {method = "fedavg", availability = {first_round_full = false}}'
+    own = f'[strategies]\n{drop}\nfdms = "fdms"\n'
+    few = "[availability]\nfew = {name = 'fixed_dropout', alpha = 0.3}\n"
+    made = study(few + "[axes]\n'availability.alpha' = [0.1, 0.5]", strategies=own)
+    changed = FixedDropout(0.5, first_round_full=False)
+    assert found(made, strategy="drop", alpha=0.5).task.availability == changed
+    assert found(made, strategy="fdms", alpha=0.5).task.availability == FixedDropout(0.5)
+    with pytest.raises(StudyError, match=r"availability\.here.*first_round_full: no such key"):
+        study("[availability]\nhere = 'always'\n", strategies=own)
+
+
+def test_an_availability_may_be_drawn_by_the_seed_of_the_run() -> None:
+    luck = "[availability]\nluck = {name = 'log_normal', seed = 'run'}"
+    made = study(luck, overrides={"seeds": 2})
+    seeds = {cell.seed: cell.task.availability.seed for cell in made.cells()}
+    assert seeds == {0: 0, 1: 1}
+
+
 def test_an_axis_may_name_the_mode() -> None:
     made = study(MODES + "[axes]\n'availability.few.alpha' = [0.1, 0.5]")
     assert found(made, strategy="drop", alpha=0.5).task.availability == FixedDropout(0.5)
@@ -120,6 +152,58 @@ def test_an_axis_of_training_leaves_a_strategy_that_decided_alone() -> None:
         ("b", "always", None, 0),
         ("a", "always", "proximal", 0),
     ]
+
+
+def test_everyone_first_and_a_fedavg_that_waits() -> None:
+    made = study(
+        '[availability]\nfirst = {name = "full_start", inner = {name = "bernoulli", p = 0.5}}',
+        strategies='[strategies]\na = {method = "waiting_fedavg", m = 5}',
+    )
+    (cell,) = made.cells()
+    assert cell.task.availability == FullStart(Bernoulli(0.5))
+    assert cell.task.strategy.sampler == KeepAsking(Blind(Uniform(5)))
+    assert cell.task.strategy.compensator == Gather()
+
+
+def test_clients_optimizers() -> None:
+    made = study(
+        "[local]\nlr = 0.01\noptimizer = 'adam'\noptimizer_options = {betas = [0.8, 0.9]}",
+        strategies='[strategies]\na = "fdms"\nb = {method = "fdms", local = {optimizer = "sgd"}}',
+    )
+    adam = found(made, strategy="a").task.strategy.local
+    assert (adam.lr, adam.optimizer, adam.optimizer_options) == (
+        0.01,
+        "adam",
+        {"betas": [0.8, 0.9]},
+    )
+    plain = found(made, strategy="b").task.strategy.local
+    assert (plain.lr, plain.plain_sgd) == (0.01, True)  # another's options are not kept
+    assert plain == Local(lr=0.01)
+
+
+def test_an_axis_of_optimizers() -> None:
+    made = study("[axes]\n'local.optimizer' = ['sgd', 'adam']")
+    kept = study().cells()
+    adam = found(made, strategy="drop", optimizer="adam").task.strategy.local
+    assert adam.optimizer == "adam"
+    # SGD is the default, and changes no key
+    assert found(made, strategy="drop", optimizer="sgd").key == kept[0].key
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("optimizer = 'adamm'", r"study: local.optimizer: expected one of .*got 'adamm'"),
+        ("optimizer = 3", r"study: local.optimizer: expected a text, got 3"),
+        (
+            "optimizer = 'adam'\noptimizer_options = {beta = 1}",
+            r"study: local.optimizer_options: expected options of Adam.*got 'beta'",
+        ),
+    ],
+)
+def test_an_optimizer_that_cannot_be_is_refused_when_read(table: str, message: str) -> None:
+    with pytest.raises(StudyError, match=message):
+        study(f"[local]\n{table}").cells()
 
 
 def test_an_axis_of_steps_leaves_a_strategy_alone_that_counts_epochs() -> None:
@@ -391,7 +475,7 @@ def test_a_strategy_that_decided_is_not_tuned() -> None:
         strategies='[strategies]\na = "fdms"\nb = {method = "fdms", local = {lr = 0.3}}',
     )
     assert {cell.labels["strategy"] for cell in made.tuning()} == {"a"}
-    cells = made.cells({"a": 0.5})
+    cells = made.cells({"a": {"local.lr": 0.5}})
     assert [cell.task.strategy.local.lr for cell in cells] == [0.5, 0.3]
 
 
@@ -415,7 +499,7 @@ def test_the_best_mean_is_picked_for_each_strategy() -> None:
         for cell in made.tuning()
     ]  # fmt: skip
     picks = made.pick(pandas.DataFrame(rows))
-    assert picks == {"drop": 0.1, "fdms": 0.5}
+    assert picks == {"drop": {"local.lr": 0.1}, "fdms": {"local.lr": 0.5}}
     assert [cell.task.strategy.local.lr for cell in made.cells(picks)] == [0.1, 0.5]
     # with rounds: what was best at the end, not in between; the last round was not evaluated
     rounds = [
@@ -427,7 +511,8 @@ def test_the_best_mean_is_picked_for_each_strategy() -> None:
     # more is better
     better = study(TUNE + "metric = 'validation_accuracy'", data=VALIDATED)
     scores = [{**row, "validation_accuracy": row["validation_loss"]} for row in rows]
-    assert better.pick(pandas.DataFrame(scores)) == {"drop": 0.5, "fdms": 0.5}
+    picks = better.pick(pandas.DataFrame(scores))
+    assert picks == {"drop": {"local.lr": 0.5}, "fdms": {"local.lr": 0.5}}
 
 
 def test_a_metric_of_ones_own_is_tuned_the_way_that_is_said() -> None:
@@ -442,7 +527,8 @@ def test_a_metric_of_ones_own_is_tuned_the_way_that_is_said() -> None:
              "validation_perplexity": 1.0 if cell.labels["tuned"] == 0.1 else 2.0}
             for cell in made.tuning()
         ]  # fmt: skip
-        assert made.pick(pandas.DataFrame(rows)) == {"drop": best, "fdms": best}
+        pick = {"local.lr": best}
+        assert made.pick(pandas.DataFrame(rows)) == {"drop": pick, "fdms": pick}
 
 
 @pytest.mark.parametrize(
@@ -450,9 +536,9 @@ def test_a_metric_of_ones_own_is_tuned_the_way_that_is_said() -> None:
     [("loss", True), ("accuracy", False), ("top5_error", True), ("macro_f1", False)],
 )
 def test_which_way_is_better_is_known_of_some_words(metric: str, less: bool) -> None:
-    tuned = Tune("local.lr", (0.1, 0.5), metric=f"validation_{metric}")
+    tuned = Tune({"local.lr": [0.1, 0.5]}, metric=f"validation_{metric}")
     assert tuned.less_is_better is less
-    assert Tune("x", (1, 2), metric=f"validation_{metric}", goal="max").less_is_better is False
+    assert Tune({"x": [1, 2]}, metric=f"validation_{metric}", goal="max").less_is_better is False
 
 
 def test_a_pick_needs_all_trials() -> None:
@@ -479,7 +565,8 @@ def test_blocks_are_tuned_one_by_one() -> None:
         for cell in made.tuning()
     ]  # fmt: skip
     picks = made.pick(pandas.DataFrame(rows))
-    assert picks == {"a/drop": 0.1, "b/drop": 0.5, "b/fdms": 0.5}
+    low, high = {"local.lr": 0.1}, {"local.lr": 0.5}
+    assert picks == {"a/drop": low, "b/drop": high, "b/fdms": high}
     assert [cell.task.strategy.local.lr for cell in made.cells(picks)] == [0.1, 0.5, 0.5]
 
 
@@ -497,14 +584,15 @@ def test_blocks_are_tuned_one_by_one() -> None:
         (TUNE + "metric = 'validation_perplexity'", VALIDATED, ("study: tune.goal: expected 'min' "
          "or 'max': which of them is better is not known of 'validation_perplexity'")),
         (TUNE.replace("local.lr", "local.epochs") + "[axes]\n'local.steps' = [1]", VALIDATED,
-         "study: tune.key: expected local.epochs or local.steps, got both"),
+         'study: tune."local.epochs": expected local.epochs or local.steps, got both'),
         (TUNE.replace("[100, 101]", "[0]"), VALIDATED, ("study: tune.seeds: expected seeds that "
          "the study does not use, got 0")),
-        (TUNE.replace("[0.1, 0.5]", "[0.1]"), VALIDATED, ("study: tune.values: expected at least "
-         "two, got [0.1]")),
-        (TUNE.replace("local.lr", "strategies.y.m"), VALIDATED, "study: tune.key: no strategy 'y'"),
+        (TUNE.replace("[0.1, 0.5]", "[0.1]"), VALIDATED, ('study: tune."local.lr": expected at '
+         "least two values, got 1")),
+        (TUNE.replace("local.lr", "strategies.y.m"), VALIDATED,
+         "study: tune.\"strategies.y.m\": no strategy 'y'"),
         (TUNE + "availability = 'x'", VALIDATED, "study: tune.availability: no label 'x'; known: "),
-        (TUNE + "[axes]\n'local.lr' = [1]", VALIDATED, "study: tune.key: 'local.lr' is an axis "),
+        (TUNE + "[axes]\n'local.lr' = [1]", VALIDATED, 'study: tune."local.lr": is an axis '),
         ("[tune]\nvalues = [1, 2]", VALIDATED, "study: tune.key: expected a value, got none"),
     ],
 )  # fmt: skip

@@ -114,11 +114,11 @@ def kill_the_parent(life: Life, rng: np.random.Generator) -> None:
 
 
 def interrupt(life: Life, rng: np.random.Generator) -> None:
-    """Ctrl-C or SIGTERM: rounds end, the command that goes on is told."""
+    """Ctrl-C or SIGTERM: rounds end, the command that resumes is printed."""
     children = life.children()
     life.process.send_signal([signal.SIGINT, signal.SIGTERM][int(rng.integers(2))])
     assert life.ended() == 130, life.said
-    assert "To go on:\npython " in life.said
+    assert "To resume:\npython " in life.said
     assert not psutil.wait_procs(children, WAIT)[1]
 
 
@@ -186,7 +186,7 @@ def test_a_second_ctrl_c_kills(tmp_path: Path) -> None:
         life.wait_for_rounds(2)
         children = life.children()
         life.process.send_signal(signal.SIGINT)
-        wait_until(lambda: "Once more kills them" in life.said, "the first is answered")
+        wait_until(lambda: "interrupt again to kill them" in life.said, "the first is answered")
         assert life.process.poll() is None
         life.process.send_signal(signal.SIGINT)
         assert life.ended() == 130

@@ -93,7 +93,7 @@ def test_a_study_on_ray_equals_the_local_one(
     assert ran.returncode == 0, ran.stdout + ran.stderr
     told = json.loads((tmp_path / "told").read_text())
     assert told["interrupted"][2]
-    assert "To go on:" in ran.stderr
+    assert "To resume:" in ran.stderr
     assert told["interrupted"][0] + told["gone on with"][0] == 4
     assert told["gone on with"][1:] == [0, False]
     assert 48 <= (tmp_path / "notes").stat().st_size <= 50  # it went on from its checkpoints

@@ -11,9 +11,10 @@ import pytest
 from tests.studies.pages import Page
 from tests.studies.small_study import ABOUT, NAME, cells, store_small_study
 from understudy._version import __version__
-from understudy.studies.report import figures, report
+from understudy.studies.report import figures, page_figures, report
 from understudy.studies.report.figure_data import title_of
-from understudy.studies.report.report_text import command, in_words, meanings, merged, sentence
+from understudy.studies.report.repeat import command
+from understudy.studies.report.report_text import in_words, meanings, merged, sentence
 from understudy.studies.statistics.groups import groups_of
 from understudy.studies.statistics.main_metric import main_metric
 from understudy.studies.store.schema import StoreError
@@ -79,7 +80,7 @@ def test_cells_that_are_not_done_are_left_out_of_tables_and_told(runs, page):
     assert found.rows("Accuracy")["alpha 0.2", "uniform"]["seeds"] == "2"
     assert found.rows("Accuracy")["alpha 0.5", "uniform"]["seeds"] == "2"
     assert "19 of 21 cells done, 1 failed, 1 waiting" in found.words
-    assert "Left out, not being done: 2 cells." in found.words
+    assert "Not included: 2 unfinished cells." in found.words
 
 
 def test_all_cells_are_listed_with_their_own_number(runs, page):
@@ -100,16 +101,20 @@ def test_all_cells_are_listed_with_their_own_number(runs, page):
 
 def test_more_measures_stand_side_by_side(runs, page):
     found = Page(page)
-    rows = found.rows("More of accuracy and loss")
+    rows = found.rows("More about accuracy and loss")
     best = [100 * max(values) for values in accuracies(runs, "fdms", 0.2).values()]
     half = T_OF_TWO * stdev(best) / 3**0.5
     assert rows["alpha 0.2", "fdms"]["best accuracy, %"] == f"{mean(best):.2f} ± {half:.2f}"
-    price = found.rows("The price of the target")
+    price = found.rows("Cost of reaching the target")
     assert list(price["alpha 0.5", "fdms"]) == [
         "strategy",
-        "rounds to target",
-        "megabytes to target",
+        "reached",
+        "rounds to target, where reached",
+        "megabytes to target, where reached",
     ]
+    for name in ("full", "dropout", "fdms"):
+        reached = [max(own) >= ABOUT["target"] for own in accuracies(runs, name, 0.5).values()]
+        assert price["alpha 0.5", name]["reached"] == f"{sum(reached)} of 3"
     similar = found.rows("Found by the analyses")
     assert set(similar) == {("alpha 0.2", "fdms"), ("alpha 0.5", "fdms")}  # nobody else has any
 
@@ -124,7 +129,6 @@ def test_the_page_tells_what_was_asked(page):
     assert "digits, divided as clustered; 6 clients with 20 training examples each" in words
     assert "softmax; 650 parameters" in words  # 64 pixels × 10 classes + 10
     assert "test accuracy 30 %" in words
-    assert "compensator = FDMS(similarity = cosine)" in words
     assert "FixedDropout(alpha = 0.2 | 0.5" in words  # the axis
     assert "doi.org/10.24432/C50P49" in words  # who gave the data
 
@@ -146,7 +150,7 @@ def test_the_page_stands_alone(page):
     found = Page(page)
     assert "script" not in found.tags
     assert len(found.addresses) > 10
-    assert all(address.startswith("data:") for address in found.addresses)
+    assert all(address.startswith(("data:", "#")) for address in found.addresses)
     assert "@import" not in page
     assert "url(" not in page
 
@@ -157,7 +161,7 @@ def test_the_same_results_give_the_same_page(runs, page):
 
 
 def test_a_large_picture_is_a_png(runs, monkeypatch):
-    monkeypatch.setattr(report, "LARGEST_SVG", 0)
+    monkeypatch.setattr(page_figures, "LARGEST_SVG", 0)
     assert "data:image/svg" not in report.render(runs, NAME)
     assert "data:image/png;base64,iVBOR" in report.render(runs, NAME)
 
@@ -177,7 +181,7 @@ def test_results_of_another_version_are_shown_as_such(tmp_path):
         store.begin(made[0].key, made[0].resolved, {"n_clients": 6}, "0.0.7")
         store.fail(made[0].key, "no")
     words = Page(report.render(tmp_path, NAME)).words
-    assert "1 cell was computed by version 0.0.7: the option --again" in words
+    assert "1 cell was computed by version 0.0.7; --again runs all cells again." in words
 
 
 def test_an_unknown_study_is_an_error_that_names_the_known(runs):
@@ -186,7 +190,10 @@ def test_an_unknown_study_is_an_error_that_names_the_known(runs):
 
 
 def test_the_command_that_repeats_it():
-    assert command({"scale": "quick"}, "quickstart") == "understudy run quickstart --scale quick"
+    about = {"file": "quickstart.toml", "scale": "quick"}
+    assert command(about, "quickstart") == "understudy run quickstart --scale quick"
+    # a file of one's own that has the name of a built-in study
+    assert command({"file": "mine.toml"}, "quickstart") == "understudy run mine.toml"
     about = {"file": "my study.toml", "scale": None, "overrides": ["rounds=5"]}
     assert command(about, "mine") == "understudy run 'my study.toml' --set rounds=5"
     assert command({"file": None}, "mine") is None
@@ -202,12 +209,15 @@ def drawn(runs):
 
 def test_there_is_a_picture_of_everything_that_was_measured(drawn):
     kinds = {
+        "differences",
+        "represented",
         "convergence-test_accuracy",
         "convergence-test_loss",
         "substitution-error",
         "sampling-counts",
         "client-accuracy",
         "similarity-fdms",
+        "largest-share",
     }
     expected = {f"{kind}-{alpha}" for kind in kinds for alpha in (0.2, 0.5)}
     expected |= {"levels-alpha", "stood-in-fdms", "attendance-alpha-0.2", "attendance-alpha-0.5"}

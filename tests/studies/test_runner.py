@@ -258,6 +258,36 @@ def test_a_checkpoint_of_another_version_is_not_gone_on_with(
     assert_same(contents(tmp_path / "runs"), contents(runs))
 
 
+def test_a_cell_begun_by_another_engine_is_run_again_with_a_message(
+    played: tuple[Study, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The first try was trained by the loop; the second, by whatever trains here, is whole."""
+    study, runs = played
+    with Store.open(runs) as store:
+        ours = {cell.facts["engine"] for cell in store.cells("small")}
+    if ours == {"loop"}:
+        pytest.skip("the kernels are not installed")
+    monkeypatch.setenv("NOTES", str(tmp_path / "notes"))
+    with monkeypatch.context() as before:
+        before.setenv("UNDERSTUDY_ENGINE", "loop")
+        before.setenv("INTERRUPT_AT", "5")
+        assert run_study(study, tmp_path / "runs", on="here").interrupted
+    with Store.open(tmp_path / "runs") as store:
+        begun = [cell for cell in store.cells("small") if cell.rounds]
+        assert [cell.facts["engine"] for cell in begun] == ["loop"]
+    capsys.readouterr()
+    outcome = run_study(study, tmp_path / "runs", on="here")
+    assert len(outcome.done) == 4
+    (told,) = [line for line in capsys.readouterr().err.splitlines() if "starts again" in line]
+    (name,) = ours
+    assert f"its checkpoint was trained by the engine 'loop', and here it is '{name}'" in told
+    assert told.endswith(f"; {begun[0].rounds} stored rounds stay until new ones come")
+    assert_same(contents(tmp_path / "runs"), contents(runs))
+
+
 FAILING = """
 import os
 from dataclasses import dataclass
@@ -319,8 +349,8 @@ def test_rounds_that_cannot_be_gone_on_with_stay_until_new_ones_come(
 
     capsys.readouterr()
     error = failed(0)
-    (told,) = [line for line in capsys.readouterr().err.splitlines() if "begins anew" in line]
-    assert told.startswith("stale · bad · 0: begins anew: its checkpoint ")
+    (told,) = [line for line in capsys.readouterr().err.splitlines() if "starts again" in line]
+    assert told.startswith("stale · bad · 0: starts again: its checkpoint ")
     assert told.endswith("; 4 stored rounds stay until new ones come")
     reason = "is of understudy 0.0.1, and" if first != __version__ else "cannot be read ("
     assert f"its checkpoint {reason}" in told
@@ -381,7 +411,7 @@ def test_another_versions_results_are_kept_and_told_until_asked_for_again(
     assert outcome.done == ()
     told = capsys.readouterr().err
     assert told == (
-        f"2 cells kept that understudy 0.0.1 ran (this is {__version__}); --again runs them anew\n"
+        f"2 cells kept that understudy 0.0.1 ran (this is {__version__}); --again reruns them\n"
     )
     assert contents(runs)["runs"] == before["runs"]
     outcome = run_study(study, runs, on="here", again=True)
@@ -412,7 +442,8 @@ def test_a_value_is_tuned_before_the_cells_are_played(tmp_path: Path) -> None:
         expected = {
             name: min((0.0001, 0.5), key=lambda lr: losses[name, lr]) for name in ("stale", "fdms")
         }
-        assert picks == expected == {"stale": 0.5, "fdms": 0.5}
+        assert expected == {"stale": 0.5, "fdms": 0.5}
+        assert picks == {name: {"local.lr": value} for name, value in expected.items()}
         for cell in store.cells("small"):
             assert store.resolved(cell.key)["strategy"]["local"]["lr"] == 0.5
     assert len(run_study(study, runs, on="here").skipped) == 6
@@ -427,13 +458,17 @@ def test_table_report_and_show_tell_what_the_runner_was_told_of_tuning(
     run_study(study, runs, on="here")
     with Store.open(runs) as store:
         stored = store.study("small")
-        assert (stored.tuned, stored.picks) == ("local.lr", study.picks(store))
-        assert stored.picks == {"stale": 0.5, "fdms": 0.5}
-    words = "Tuned beforehand: local.lr = 0.5 (stale), 0.5 (fdms)."
+        assert (stored.tuned, stored.picks) == (("local.lr",), study.picks(store))
+        assert stored.picks == {"stale": {"local.lr": 0.5}, "fdms": {"local.lr": 0.5}}
+    words = (
+        "Tuned beforehand: local.lr = 0.5 (stale, fdms). At the edge of its range, so that a "
+        "better value may lie beyond: local.lr = 0.5, the largest tried (stale, fdms)."
+    )
     assert words in compare(results(runs, study="small")).to_markdown()
     page = render(runs, "small")
-    assert "with seeds [7]: local.lr = 0.5 (stale), 0.5 (fdms)" in page
-    assert words in Command(capsys, monkeypatch)("show", "small", "--folder", runs).out
+    assert "with seeds [7]: local.lr = 0.5 (stale, fdms)" in page
+    shown = " ".join(Command(capsys, monkeypatch)("show", "small", "--folder", runs).out.split())
+    assert words in shown
 
 
 # -- interrupted -----------------------------------------------------------------------------------
@@ -458,8 +493,8 @@ def test_ctrl_c_ends_the_round_and_the_same_call_goes_on_to_the_same_bits(
     assert signal.getsignal(signal.SIGINT) is before
     told = capsys.readouterr().err
     assert told == (
-        "Stopping when the rounds in progress have ended. Once more kills them.\n"
-        "Stopped; what was played is kept. To go on:\nunderstudy run 'my study.toml'\n"
+        "Stopping after the rounds in progress; interrupt again to kill them.\n"
+        "Stopped; finished rounds are kept. To resume:\nunderstudy run 'my study.toml'\n"
     )
     with Store.open(tmp_path / "runs") as store:
         cells = store.cells("small")

@@ -357,6 +357,22 @@ def test_a_target_that_not_all_reach_is_not_tested() -> None:
     assert rows.loc["b", "p_t_holm"] == rows.loc["b", "p_t"]  # the only test
 
 
+def test_why_there_is_no_cost_to_a_target() -> None:
+    frame = cells({("base", "x"): [0.5, 0.6], ("a", "x"): [0.7, 0.8]}, "accuracy_last")
+    with pytest.raises(ValueError, match=r"^metric: rounds_to_target needs a target; set target "):
+        compare(frame, "rounds_to_target")
+    frame["rounds_to_target"] = 3.0
+    with pytest.raises(
+        ValueError, match=r"^metric: clock_to_target needs simulated time; give the"
+    ):
+        compare(frame, "clock_to_target")
+    # runs without a delay are not among those that never reached it
+    frame["clock_to_target"] = [1.0, 2.0, NAN, NAN]
+    found = compare(frame, "clock_to_target")
+    assert found.rows["strategy"].tolist() == ["base"]
+    assert found.unfinished == 0
+
+
 def test_labels_that_make_no_group_are_averaged_within_seeds() -> None:
     frame = pd.DataFrame(
         {
@@ -404,7 +420,7 @@ def test_nothing_is_done_yet() -> None:
     found = compare(frame, baseline="base")
     assert len(found.rows) == 0
     assert found.unfinished == 2
-    assert "Left out, not being done: 2 cells." in found.to_text()
+    assert "Not included: 2 unfinished cells." in found.to_text()
 
 
 def test_errors_name_what_is_allowed() -> None:

@@ -614,7 +614,7 @@ def test_a_full_disk_is_told_and_what_was_there_stays(tmp_path: Path) -> None:
 
 
 SMALL_DISK = """
-import json, os, subprocess, sys
+import json, os, sqlite3, subprocess, sys
 sys.path.insert(0, {here!r})
 from tests.studies.test_store import KEY, begun, log
 from understudy.studies.store.connection import StoreFull
@@ -636,6 +636,16 @@ with begun(folder) as store:
 subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
 with Store.open(folder) as store:
     told["read_only"] = store.n_rounds(KEY)
+subprocess.run(["mount", "-o", "remount,rw,size=16m", str(folder)], check=True)
+database = sqlite3.connect(folder / "understudy.sqlite", isolation_level=None)
+for (table,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+    database.execute(f"ALTER TABLE {{table}} DROP COLUMN crc32")
+database.execute("PRAGMA user_version = 1")
+database.close()
+subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+with Store.open(folder) as store:
+    told["older_read_only"] = store.n_rounds(KEY)
+    told["unverified"] = store.unverified(KEY)
 print(json.dumps(told))
 """
 
@@ -662,3 +672,5 @@ def test_a_disk_that_is_really_full_and_one_that_is_read_only(tmp_path: Path) ->
     assert told["text"] == f"{tmp_path}: the disk is full: {told['free']:,} bytes free"
     assert told["left"] == list(range(told["t"]))
     assert told["read_only"] == told["t"]
+    assert told["older_read_only"] == told["t"]  # by a copy in memory with today's tables
+    assert told["unverified"] == told["t"]

@@ -415,7 +415,7 @@ def test_a_tuned_study_runs_its_trials_first(tmp_path: Path) -> None:
     from understudy.studies.store.store import Store
 
     with Store.open(tmp_path) as store:
-        assert made.picks(store) == {"fdms": 0.1}
+        assert made.picks(store) == {"fdms": {"local.lr": 0.1}}
         assert [cell.key for cell in store.cells("small")] == [
-            cell.key for cell in made.cells({"fdms": 0.1})
+            cell.key for cell in made.cells({"fdms": {"local.lr": 0.1}})
         ]

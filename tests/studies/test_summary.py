@@ -39,7 +39,8 @@ def test_accuracy_over_the_last_rounds() -> None:
     """30 rounds of accuracy 0.01 … 0.30 but for one peak of 0.9 in round 3.
 
     Last ten: 0.21 … 0.30, mean 0.255. Last twenty: 0.11 … 0.30, whose variance is
-    0.01² (20² − 1)/12 = 0.0001 · 33.25, so that the standard deviation is 0.01 √33.25.
+    0.01² (20² − 1)/12 = 0.0001 · 33.25, so that the standard deviation is 0.01 √33.25. They lie on
+    a line, about which nothing fluctuates. All thirty: 4.65 − 0.04 + 0.9 = 5.51.
     """
     accuracy = [0.01 * (t + 1) for t in range(30)]
     accuracy[3] = 0.9
@@ -48,7 +49,9 @@ def test_accuracy_over_the_last_rounds() -> None:
         "accuracy_best": 0.9,
         "accuracy_last": pytest.approx(0.30),
         "accuracy_last10": pytest.approx(0.255),
+        "accuracy_mean": pytest.approx(5.51 / 30),
         "fluctuation": pytest.approx(0.01 * math.sqrt(33.25)),
+        "fluctuation_detrended": pytest.approx(0, abs=1e-15),
         "participants": 4.0,
     }
 
@@ -86,17 +89,22 @@ def test_the_target_is_reached_the_first_time_and_never() -> None:
     never = summarise(rounds_of([0.1, 0.5, 0.4]), None, {}, 0.7)
     for name in ("rounds_to_target", "clock_to_target", "megabytes_to_target"):
         assert math.isnan(never[name])
+    timeless = summarise(rounds_of([0.1, 0.5], clock=[0.0, 0.0]), None, {}, 0.5)
+    assert "clock_to_target" not in timeless  # without a delay
+    assert timeless["rounds_to_target"] == 2
     without = summarise(rounds_of([0.1, 0.5, 0.4]), None, {}, None)
     assert not [name for name in without if name.endswith("_to_target")]
 
 
 def test_regression_has_losses_only() -> None:
+    """3, 1, 2 about the line 2.5, 2, 1.5: 0.5, −1, 0.5, whose standard deviation is √0.5."""
     rounds = rounds_of([0.0] * 4, test_loss=[3.0, 1.0, NAN, 2.0], train_loss=[NAN, 0.5, NAN, NAN])
     rounds["test_mae"] = [1.5, 1.0, NAN, 1.25]
     measures = summarise(rounds.drop(columns="test_accuracy"), None, {}, 0.5)
     assert measures == {
         "loss_best": 1.0,
         "loss_last": 2.0,
+        "loss_fluctuation": pytest.approx(math.sqrt(0.5)),
         "train_loss_last": 0.5,
         "test_mae_last": 1.25,
         "participants": 4.0,

@@ -229,26 +229,48 @@ def test_a_target_that_not_all_reach() -> None:
         base=[30.0, 40.0, 50.0, 45.0, 35.0],
         a=[20.0, NAN, 31.5, NAN, 26.0],
     )
-    full, base, a = (row[3:] for row in table_of_comparison(found).cells[:3])
-    assert full == ("10.80 ± 1.04", "−29.20 ± 8.84", "0.002", "too few seeds", "5")
-    assert base == ("40.00 ± 9.82", "–", "–", "–", "5")
-    assert a == ("25.83", "−12.50", "not all reached it", "too few seeds", "3 of 5 reached it")
+    table = table_of_comparison(found)
+    assert table.heads[3:] == ("rounds to target, where reached", "reached", "minus base",
+                               "p (t-test)", "p (Wilcoxon)", "both reached")  # fmt: skip
+    full, base, a = (row[3:] for row in table.cells[:3])
+    assert full == ("10.80 ± 1.04", "5 of 5", "−29.20 ± 8.84", "0.002", "too few seeds", "5 of 5")
+    assert base == ("40.00 ± 9.82", "5 of 5", "–", "–", "–", "–")
+    assert a == ("25.83", "3 of 5", "−12.50", "not all reached it", "too few seeds", "3 of 5")
     lines = found.to_text().splitlines()
-    assert lines[6] == "a          6.2         25.83         −12.50  not all  3 of 5"
-    assert "Lower is better." in found.to_text()
+    assert lines[7] == "a          6.2          25.83   3 of 5         −12.50  not all   3 of 5"
+    notes = " ".join(found.to_text().split())
+    assert "Lower is better." in notes
+    assert "Differences are taken seed by seed, where both reached the target." in notes
+    assert "they are means over different seeds: they are not compared" in notes
+    for page in (found.to_markdown(), found.to_latex(), found._repr_html_()):
+        assert "where reached" in page
+        assert "3 of 5" in page
+    assert max(len(line) for line in lines) <= 80
+
+
+def test_a_target_that_all_reach() -> None:
+    """All means are over the same seeds: the column says so, and they are compared."""
+    found = comparison(
+        metric="megabytes_to_target", full=[1.0] * 5, base=[3.0] * 5, a=[2.0, 2.5, 2.0, 2.5, 2.0]
+    )
+    table = table_of_comparison(found)
+    assert table.heads[3:] == ("megabytes to target", "reached", "minus base", "p (t-test)",
+                               "p (Wilcoxon)")  # fmt: skip
+    assert [row[4] for row in table.cells[:3]] == ["5 of 5"] * 3
+    assert "different seeds" not in found.to_text()
 
 
 def test_a_target_that_nobody_reaches() -> None:
     found = comparison(metric="clock_to_target", a=[NAN] * 5)
     never = table_of_comparison(found).cells[2]
-    assert never[3:] == ("never", "–", "not all reached it", "too few seeds", "0 of 5 reached it")
+    assert never[3:] == ("never", "0 of 5", "–", "not all reached it", "too few seeds", "0 of 5")
 
 
 def test_a_rival_with_fewer_shared_seeds_says_how_many() -> None:
     found = comparison(base=[0.5, 0.5, 0.5, 0.5, NAN])
     cells = {row[1]: row[-1] for row in table_of_comparison(found).cells}
     assert cells == {"full": "5, 4 paired", "base": "4", "a": "5, 4 paired"}
-    assert "Left out, having no number: 2 cells." in found.to_markdown()
+    assert "Not included, without a value: 2 cells." in found.to_markdown()
 
 
 def test_other_units() -> None:
@@ -392,3 +414,18 @@ def test_words() -> None:
     assert [label_word(value) for value in (0.30000000000000004, 10.0, -0.5, None)] == [
         "0.30000000000000004", "10", "−0.5", "–",
     ]  # fmt: skip
+
+
+def test_cells_of_several_engines_have_a_footnote() -> None:
+    frame = pd.DataFrame(
+        {
+            "strategy": ["fdms"] * 3,
+            "seed": [0, 1, 2],
+            "status": ["done"] * 3,
+            "engine": ["kernels 1", "loop", "kernels 1"],
+            "accuracy_best": [0.5, 0.6, 0.7],
+        }
+    )
+    told = "Cells were trained by several engines (2 by kernels 1, 1 by loop)"
+    assert told in " ".join(compare(frame, "accuracy_best").to_markdown().split())
+    assert "engines" not in compare(frame.assign(engine="loop"), "accuracy_best").to_markdown()

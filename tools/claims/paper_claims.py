@@ -25,12 +25,13 @@ CURVE_METRIC = "rounds_to_target"  # told from the curve, with the claim's own t
 KINDS = {
     "order": (("A", "B"), ("factor", "margin")),
     "trend": (("A", "B", "to", "from"), ()),
-    "near": (("A", "B", "C"), ()),
+    "near": (("A", "B"), ("within",)),
     "value": (("A", "paper"), ("B", "as", "tolerance")),
 }
 AS = ("difference", "ratio")
+NUMBERS = ("factor", "margin", "within", "paper", "tolerance")
 NEEDED = ("id", "place", "words", "study", "metric", "quantifier", "contrasts")
-OPTIONAL = ("block", "better", "over", "target", "fixed", "readings")
+OPTIONAL = ("block", "better", "over", "target", "fixed", "readings", "withdrawn", "ruled_out")
 
 
 class ClaimError(ValueError):
@@ -65,6 +66,7 @@ class Contrast:
     sides: tuple[Side, ...]  # A, B, …
     factor: float = 1.0
     margin: float = 0.0
+    within: float = POINTS  # of near
     paper: float = 0.0
     tolerance: float = 0.0
     told_as: str = ""  # of a value with B: "difference" or "ratio"
@@ -90,6 +92,8 @@ class Claim:
     target: float | None = None
     fixed: str = ""
     readings: tuple[str, ...] = ()
+    withdrawn: str = ""  # why it is not judged
+    ruled_out: str = ""  # what is not the reason, where it was not reproduced
 
     @property
     def sign(self) -> float:
@@ -136,6 +140,8 @@ def claim_of(entry: Mapping[str, Any]) -> Claim:
         "block",
         "better",
         "fixed",
+        "withdrawn",
+        "ruled_out",
     ):
         if key in entry and not isinstance(entry[key], str):
             raise ClaimError(f"{name}: {key}: expected a text, got {entry[key]!r}")
@@ -166,6 +172,8 @@ def claim_of(entry: Mapping[str, Any]) -> Claim:
         target=None if target is None else _number(name, "target", target),
         fixed=entry.get("fixed", ""),
         readings=tuple(entry.get("readings", ())),
+        withdrawn=entry.get("withdrawn", ""),
+        ruled_out=entry.get("ruled_out", ""),
     )
 
 
@@ -189,7 +197,7 @@ def _contrasts(
             raise ClaimError(f"{name}: {kind}: {key}: expected a value, got none")
     if kind == "value" and ("B" in table) != ("as" in table):
         raise ClaimError(f"{name}: value: as: expected exactly where there is a B")
-    names = [key for key in ("A", "B", "C") if key in table]
+    names = [key for key in ("A", "B") if key in table]
     listed = [table[key] if isinstance(table[key], list) else [table[key]] for key in names]
     settings = _settings(name, str(kind), table, metric)
     for chosen in itertools.product(*listed):
@@ -207,10 +215,7 @@ def chosen_picks(sides: Sequence[Side]) -> list[Pick]:
 
 
 def _settings(name: str, kind: str, table: Mapping[str, Any], metric: str) -> Contrast:
-    numbers = {
-        key: _number(name, key, table[key]) for key in ("factor", "margin", "paper", "tolerance")
-        if key in table
-    }  # fmt: skip
+    numbers = {key: _number(name, key, table[key]) for key in NUMBERS if key in table}
     if kind == "value":
         _one_of(name, "as", table.get("as", AS[0]), AS)
         numbers.setdefault("tolerance", tolerance_of(metric, numbers["paper"]))

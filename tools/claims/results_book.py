@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from tools.claims.paper_claims import CURVE_METRIC, Claim, Pick
-from tools.claims.verdicts import Verdict, judge
+from tools.claims.verdicts import NOT_RUN, WITHDRAWN, Verdict, judge
 from understudy.core.describe import describe
 from understudy.studies.definition.builtins import NAMES, built_in
 from understudy.studies.definition.cell import Cell, DataRecipe
@@ -47,9 +47,15 @@ class Book:
         exported = self.studies.get(pick.study, Exported())
         return [row for row in exported.rows if matches(pick, row.labels)]
 
-    def verdict(self, claim: Claim) -> Verdict:
-        """What the exported cells say to a claim."""
-        return judge(claim, lambda pick: self.numbers(claim, pick))
+    def verdict(self, claim: Claim, sizes: Sizes | None = None) -> Verdict:
+        """What the exported cells say to a claim.
+
+        With sizes, numbers of a paper are compared with cells of the paper's own size only.
+        """
+        found = judge(claim, lambda pick: self.numbers(claim, pick))
+        if sizes is None or not has_values(claim) or not sizes.smaller(claim, self):
+            return found
+        return replace(found, verdict=WITHDRAWN if claim.withdrawn else NOT_RUN)
 
     def numbers(self, claim: Claim, pick: Pick) -> dict[int, float]:
         """The measure of the picked cells by seed; NaN where a run has no number, having diverged.
@@ -88,6 +94,11 @@ class Book:
             for row in self.rows(pick)
         }
         return list(rows.values())
+
+
+def has_values(claim: Claim) -> bool:
+    """Whether a claim has numbers of the paper that ours are to meet."""
+    return any(contrast.kind == "value" for contrast in claim.contrasts)
 
 
 def matches(pick: Pick, labels: Mapping[str, Any]) -> bool:
@@ -137,18 +148,18 @@ class Sizes:
             self._cells[study, scale] = built_in(study, scale).cells()
         return self._cells[study, scale]
 
-    def missing(self, claim: Claim, book: Book) -> list[Cell]:
-        """Cells at scale ``results`` that a claim needs and that are not exported."""
+    def missing(self, claim: Claim, book: Book, scale: str = SCALE) -> list[Cell]:
+        """Cells that a claim needs and that are not exported."""
         there = {row.key for study in book.studies.values() for row in study.rows}
-        return [cell for cell in self.needed(claim) if cell.key not in there]
+        return [cell for cell in self.needed(claim, scale) if cell.key not in there]
 
-    def needed(self, claim: Claim) -> list[Cell]:
-        """Cells at scale ``results`` that a claim looks at."""
+    def needed(self, claim: Claim, scale: str = SCALE) -> list[Cell]:
+        """Cells that a claim looks at."""
         picks = [pick for contrast in claim.contrasts for pick in contrast.picks]
         found = {
             cell.key: cell
             for pick in picks
-            for cell in self.cells(pick.study, SCALE)
+            for cell in self.cells(pick.study, scale)
             if matches(pick, cell.labels)
         }
         return list(found.values())
@@ -157,9 +168,26 @@ class Sizes:
         """Of two cores, about."""
         return estimate(cells).seconds(CORES) / 3600
 
+    def smaller(self, claim: Claim, book: Book) -> bool:
+        """Whether exported cells of a claim are smaller than the paper's, but for their seeds."""
+        picked = book.picked(claim)
+        for study in claim.studies:
+            rows = [row for row in book.studies.get(study, Exported()).rows if row in picked]
+            if self._differences(study, rows):
+                return True
+        return False
+
     def reduced(self, study: str, rows: list[Row]) -> str:
         """In which ways exported cells are smaller than the paper's; empty where they are not."""
-        paper = {place_of(cell.labels): cell for cell in self.cells(study, PAPER) if cell.seed == 0}
+        words = dict.fromkeys(self._differences(study, rows))
+        n_seeds = len({row.seed for row in rows})
+        n_paper = len({cell.seed for cell in self.cells(study, PAPER)})
+        if n_seeds < n_paper:
+            words[f"{n_seeds} of {n_paper} seeds"] = None
+        return ", ".join(words)
+
+    def _differences(self, study: str, rows: list[Row]) -> list[str]:
+        paper = {place_of(cell.labels): cell for cell in self.cells(study, PAPER)}
         ours = {cell.key: cell for cell in self.cells(study, SCALE)}
         words: dict[str, None] = {}
         for row in rows:
@@ -171,11 +199,7 @@ class Sizes:
             mine = ours.get(row.key)
             if mine is not None:
                 words |= dict.fromkeys(_smaller(mine, theirs))
-        n_seeds = len({row.seed for row in rows})
-        n_paper = len({cell.seed for cell in self.cells(study, PAPER)})
-        if n_seeds < n_paper:
-            words[f"{n_seeds} of {n_paper} seeds"] = None
-        return ", ".join(words)
+        return list(words)
 
 
 def _smaller(ours: Cell, theirs: Cell) -> list[str]:

@@ -16,8 +16,9 @@ import numpy as np
 
 from tools.claims import verdicts
 from tools.claims.paper_claims import Claim, Contrast, Side, read_claims
-from tools.claims.results_book import Book, RowGroup, Sizes, row_groups
-from tools.claims.results_pictures import pictures
+from tools.claims.paper_numbers import PaperNumbers
+from tools.claims.results_book import PAPER, SCALE, Book, RowGroup, Sizes, has_values, row_groups
+from tools.claims.results_pictures import overview, pictures
 from tools.claims.verdicts import Judged, Verdict
 from understudy.core.intervals import half_width
 from understudy.measures import Measure, measure
@@ -27,67 +28,105 @@ from understudy.studies.statistics.export import Row
 SIGNS = {
     verdicts.REPRODUCED: "**reproduced**",
     verdicts.IN_PART: "**in part**",
+    verdicts.MIXED: "**mixed**",
     verdicts.NOT_REPRODUCED: "**not reproduced**",
     verdicts.OPEN: "**open**",
     verdicts.NOT_RUN: "not run",
+    verdicts.WITHDRAWN: "withdrawn",
 }
 OF_ALL = ("accuracy_best", "accuracy_last", "accuracy_last10", "loss_best", "loss_last")
-INTRODUCTION = """\
+TITLE = """\
 # Results
 
-<!-- Made by `make results` from claims.toml and results/*/: not to be edited. -->
+<!-- Made by `make results` from claims.toml, paper-numbers/ and results/*/: not to be edited. -->
 
-What the papers claim, and what runs of the built-in studies say to it. The claims were written
-down first, in [claims.toml](claims.toml); each is a set of *contrasts*, numbers that are positive
-where the claim is right, one for each seed:
+What the papers claim, and what runs of the built-in studies say to it.
+"""
+RULE = """\
+## How it is judged
+
+The claims were written down first, in [claims.toml](claims.toml); each is a set of *contrasts*,
+numbers that are positive where the claim is right, one for each seed:
 
 | kind | contrast |
 | --- | --- |
 | order | A − B |
 | trend | difference of two gains A − B |
-| near | (A − B) − ½ (C − B): A is more than half of the way from B to C |
-| value | tolerance − distance of ours to the paper's (2 points; 10 % for losses and F1) |
+| near | A − B + 2 points: A is not worse than B by more than that |
+| value | the mean of ours within the paper's ± tolerance (2 points; 10 % of losses and F1) |
 
-A contrast **holds** when the 90 % t-interval of its mean over at least three seeds lies above 0, is
-**contradicted** when it lies below, and is **open** otherwise. A claim is **reproduced** when all
-its contrasts hold ("mostly": more than half of them, and none is contradicted; "the best": one
-contrast for each rival, its own hyper-parameter being fixed beforehand), **in part** when some do,
-**not reproduced** when none holds and one is contradicted, and **open** when none holds and none is
-contradicted; then the seeds are told that it would take, (2s/d̄)². A run that diverged has no
-number, and a contrast in which it takes part is open. A verdict against a paper is as welcome as
-one for it; it is one on our runs, at the size and in the reading that it names.
+A contrast **holds** when its mean is above 0 beyond chance, is **contradicted** when it is below
+0 beyond chance, and is **open** otherwise. Beyond chance: the 90 % t-interval of the mean over at
+least three seeds lies on one side of 0 (within a claim corrected by Holm), and from five seeds on
+an exact sign-flip test says so too, at 5 %. Where all numbers are equal, that test alone decides.
+A value holds when the interval of our mean lies within the paper's ± tolerance and is
+contradicted when it lies outside; it is judged at the paper's own size only. A claim is
+**reproduced** when all its contrasts hold ("mostly": more than half of them, and none is
+contradicted; "the best": one contrast for each rival, its own hyper-parameter being fixed
+beforehand), **in part** when some hold and none is contradicted, **mixed** when some hold and
+some are contradicted, **not reproduced** when none holds and one is contradicted, and **open**
+when none is decided; then the seeds are given that a power of 80 % would take, (2.5 s/d̄)² + 2,
+or that no effect is seen (the mean is below its standard error). A run that diverged has no
+number, and a contrast in which it takes part is open. A claim that the paper's own numbers do not
+bear out is **withdrawn**: a test holds every other claim to the papers' curves and tables
+(`paper-numbers/`), and the column *paper's own* shows the contrast there. A
+verdict against a paper is as welcome as one for it; it is one on our runs, at the size and in the
+reading that it names.
 
-Cells are in `results/<study>/cells.csv`, curves in `curves.csv` beside it. To make a study's anew:
-`understudy run STUDY --scale results`, then `understudy export STUDY --to docs/results`, then
-`make results`.
+Cells are in `results/<study>/cells.csv`, curves in `curves.csv` beside it. After the command that
+each verdict names: `understudy export STUDY --to docs/results`, then `make results`.
 """
+IN_SHORT = "in-short.txt"  # ten lines for those who read no further, beside the results
+OVERVIEW = "verdicts.svg"
 
 
 def write_page(docs: str | Path) -> Path:
     """Write ``results.md`` and its pictures into the folder of the documentation."""
     folder = Path(docs)
-    claims = read_claims(folder / "claims.toml")
-    book = Book.read(folder / "results")
-    drawn = pictures(book)
+    claims, book, papers = read_all(folder)
+    drawn = pictures(book, papers)
     for study in sorted(book.studies):
         for old in (folder / "results" / study).glob("*.svg"):
             if (study, old.name) not in drawn:
                 old.unlink()
     for (study, name), content in drawn.items():
         (folder / "results" / study / name).write_bytes(content)
+    counts = _counted([book.verdict(claim, Sizes()) for claim in claims])
+    (folder / "results" / OVERVIEW).write_bytes(overview(counts, verdicts.VERDICTS))
     page = folder / "results.md"
-    page.write_text(text(claims, book, list(drawn)), encoding="utf-8", newline="\n")
+    words = text(claims, book, list(drawn), papers, in_short(folder))
+    page.write_text(words, encoding="utf-8", newline="\n")
     return page
 
 
-def text(claims: Sequence[Claim], book: Book, drawn: Sequence[tuple[str, str]] = ()) -> str:
+def read_all(folder: Path) -> tuple[tuple[Claim, ...], Book, PaperNumbers]:
+    """All that the page is made of, but for the lines that begin it."""
+    papers = PaperNumbers.read(folder / "paper-numbers")
+    return read_claims(folder / "claims.toml"), Book.read(folder / "results"), papers
+
+
+def in_short(folder: Path) -> str:
+    """The lines that begin the page, which are written by hand."""
+    path = folder / "results" / IN_SHORT
+    return path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+
+
+def text(
+    claims: Sequence[Claim],
+    book: Book,
+    drawn: Sequence[tuple[str, str]] = (),
+    papers: PaperNumbers | None = None,
+    lines: str = "",
+) -> str:
     """The page."""
-    judged = [book.verdict(claim) for claim in claims]
     sizes = Sizes()
-    lines = [INTRODUCTION, *_summary(judged)]
+    judged = [book.verdict(claim, sizes) for claim in claims]
+    page = [TITLE, "## In short", "", f"![verdicts by paper](results/{OVERVIEW})", ""]
+    page += [lines, ""] if lines else []
+    page += [*_summary(judged), RULE]
     for paper, of_paper in groupby(judged, key=lambda verdict: _paper(verdict.claim)):
-        lines += _of_paper(paper, list(of_paper), book, sizes, drawn)
-    return "\n".join(lines).rstrip() + "\n"
+        page += _of_paper(paper, list(of_paper), book, sizes, drawn, papers or PaperNumbers())
+    return "\n".join(page).rstrip() + "\n"
 
 
 def _paper(claim: Claim) -> str:
@@ -95,15 +134,23 @@ def _paper(claim: Claim) -> str:
     return claim.place.partition(",")[0].partition(" (")[0]
 
 
+def _counted(judged: Sequence[Verdict]) -> dict[str, list[int]]:
+    """Claims of each paper by verdict."""
+    papers = dict.fromkeys(_paper(verdict.claim) for verdict in judged)
+    return {
+        paper: [
+            sum(one.verdict == kind and _paper(one.claim) == paper for one in judged)
+            for kind in verdicts.VERDICTS
+        ]
+        for paper in papers
+    }
+
+
 def _summary(judged: Sequence[Verdict]) -> Iterator[str]:
-    yield "## In short"
-    yield ""
     yield f"| paper | claims | {' | '.join(verdicts.VERDICTS)} |"
     yield "| --- |" + " ---: |" * (1 + len(verdicts.VERDICTS))
-    for paper in dict.fromkeys(_paper(verdict.claim) for verdict in judged):
-        mine = [verdict for verdict in judged if _paper(verdict.claim) == paper]
-        counts = [sum(one.verdict == kind for one in mine) for kind in verdicts.VERDICTS]
-        yield f"| {paper} | {len(mine)} | {' | '.join(map(str, counts))} |"
+    for paper, counts in _counted(judged).items():
+        yield f"| {paper} | {sum(counts)} | {' | '.join(map(str, counts))} |"
     yield ""
 
 
@@ -113,18 +160,30 @@ def _of_paper(
     book: Book,
     sizes: Sizes,
     drawn: Sequence[tuple[str, str]],
+    papers: PaperNumbers,
 ) -> Iterator[str]:
     yield f"## {paper}"
     yield ""
-    run = [verdict for verdict in judged if verdict.verdict != verdicts.NOT_RUN]
+    aside = (verdicts.NOT_RUN, verdicts.WITHDRAWN)
+    run = [verdict for verdict in judged if verdict.verdict not in aside]
     for study in dict.fromkeys(verdict.claim.study for verdict in run):
         mine = [verdict for verdict in run if verdict.claim.study == study]
-        yield from _of_study(study, mine, book, sizes, drawn)
+        yield from _of_study(study, mine, book, sizes, drawn, papers)
+    withdrawn = [verdict.claim for verdict in judged if verdict.verdict == verdicts.WITHDRAWN]
+    if withdrawn:
+        yield f"### {paper}: withdrawn"
+        yield ""
+        yield "| claim | place | why |"
+        yield "| --- | --- | --- |"
+        for claim in withdrawn:
+            yield f"| {claim.words} | {claim.place} | {claim.withdrawn} |"
+        yield ""
     waiting = [verdict for verdict in judged if verdict.verdict == verdicts.NOT_RUN]
     if waiting:
         yield f"### {paper}: not run"
         yield ""
-        yield "Hours are those of two cores, at scale `results`, counted for each claim by itself."
+        yield "Hours are those of two cores, counted for each claim by itself: at scale `results`,"
+        yield "and for numbers of a paper, which are judged at its own size only, at scale `paper`."
         yield ""
         yield "| claim | place | study | hours |"
         yield "| --- | --- | --- | ---: |"
@@ -134,7 +193,7 @@ def _of_paper(
 
 
 def _waiting(claim: Claim, book: Book, sizes: Sizes) -> str:
-    hours = sizes.hours(sizes.missing(claim, book))
+    hours = sizes.hours(sizes.missing(claim, book, PAPER if has_values(claim) else SCALE))
     words = "under 0.1" if hours < 0.1 else f"{hours:.1f}" if hours < 10 else f"{hours:,.0f}"
     study = claim.study if claim.block is None else f"{claim.study} ({claim.block})"
     return f"| {claim.words} | {claim.place} | {study} | {words} |"
@@ -146,6 +205,7 @@ def _of_study(
     book: Book,
     sizes: Sizes,
     drawn: Sequence[tuple[str, str]],
+    papers: PaperNumbers,
 ) -> Iterator[str]:
     known = {one.name: one for one in listed()} if study in NAMES else {}
     yield f"### {study}"
@@ -160,7 +220,7 @@ def _of_study(
             yield f"![{name.removesuffix('.svg').replace('-', ' ')}](results/{study}/{name})"
             yield ""
     for verdict in judged:
-        yield from _claim(verdict, book, sizes)
+        yield from _claim(verdict, book, sizes, papers)
 
 
 # -- what was measured -----------------------------------------------------------------------------
@@ -229,22 +289,38 @@ def _number(value: float, shown: Measure, *, sign: bool = False) -> str:
 # -- claims ----------------------------------------------------------------------------------------
 
 
-def _claim(verdict: Verdict, book: Book, sizes: Sizes) -> Iterator[str]:
+def _claim(verdict: Verdict, book: Book, sizes: Sizes, papers: PaperNumbers) -> Iterator[str]:
     claim = verdict.claim
     yield f"#### {claim.id}"
     yield ""
     yield f"{SIGNS[verdict.verdict]} · {claim.words} ({claim.place})"
     yield ""
     yield f"{_counts(verdict)}{_conditions(claim, book, sizes)}"
+    if claim.ruled_out and verdict.verdict in (verdicts.NOT_REPRODUCED, verdicts.MIXED):
+        yield f"Ruled out: {claim.ruled_out}"
+    yield f"Repeat: {_command(claim)}."
     yield ""
     shown = measure(claim.metric)
-    has_values = any(judged.contrast.kind == "value" for judged in verdict.contrasts)
-    head = ["contrast", "ours", "paper's"] if has_values else ["contrast"]
-    yield f"| {' | '.join([*head, 'mean', '90 % interval', ''])} |"
-    yield "| --- |" + " ---: |" * (len(head) + 1) + " --- |"
-    for judged in verdict.contrasts:
-        yield _contrast(judged, claim, shown, has_values)
+    own = [papers.contrast(claim, judged.contrast) for judged in verdict.contrasts]
+    told = any(number is not None for number in own) or has_values(claim)
+    head = ["contrast", "mean", "90 % interval", *(["paper's own"] if told else [])]
+    yield f"| {' | '.join([*head, ''])} |"
+    yield "| --- |" + " ---: |" * (len(head) - 1) + " --- |"
+    for judged, number in zip(verdict.contrasts, own, strict=True):
+        yield _contrast(judged, claim, shown, number, told)
     yield ""
+
+
+def _command(claim: Claim) -> str:
+    """What runs the cells of a claim."""
+    words = []
+    for study in claim.studies:
+        picks = [pick for contrast in claim.contrasts for pick in contrast.picks]
+        blocks = {str(pick.labels["block"]) for pick in picks
+                  if pick.study == study and "block" in pick.labels}  # fmt: skip
+        chosen = "".join(f" --block {block}" for block in sorted(blocks))
+        words.append(f"`understudy run {study} --scale results{chosen}`")
+    return ", ".join(words)
 
 
 def _counts(verdict: Verdict) -> str:
@@ -265,8 +341,10 @@ def _counts(verdict: Verdict) -> str:
         words += f" In {where} a run diverged and has no number."
     elif verdict.verdict == verdicts.OPEN:
         needed = verdict.seeds_needed
-        told = f"{needed:,.0f}" if math.isfinite(needed) else "no number of"
-        words += f" It would take {told} seeds."
+        if math.isfinite(needed):
+            words += f" A power of 80 % would take {needed:,.0f} seeds."
+        else:
+            words += " No effect seen."
     return words
 
 
@@ -288,22 +366,23 @@ def _conditions(claim: Claim, book: Book, sizes: Sizes) -> str:
     return " " + " ".join(sentences)
 
 
-def _contrast(judged: Judged, claim: Claim, shown: Measure, has_values: bool) -> str:
+def _contrast(
+    judged: Judged, claim: Claim, shown: Measure, papers_own: float | None, told: bool
+) -> str:
     contrast = judged.contrast
-    ratio = contrast.told_as == "ratio"
+    ratio, is_value = contrast.told_as == "ratio", contrast.kind == "value"
     scale = 100.0 if ratio else shown.scale
     unit = Measure("", "", scale=scale)
-    cells = [_words(contrast, claim)]
-    if has_values:
-        ours = sum(judged.ours.values()) / len(judged.ours) if judged.ours else math.nan
-        is_value = contrast.kind == "value"
-        mark = " %" if ratio else ""
-        cells.append(f"{_number(ours * scale, unit, sign=ratio)}{mark}" if is_value else "")
-        paper = contrast.paper * scale
-        cells.append(f"{_number(paper, unit, sign=ratio)}{mark}" if is_value else "")
+    sign = ratio or not is_value
+    mark = " %" if ratio else ""
     mean, low, high = (value * scale for value in (judged.mean, judged.low, judged.high))
-    cells.append(_number(mean, unit, sign=True))
-    cells.append(f"{_number(low, unit, sign=True)} to {_number(high, unit, sign=True)}")
+    ends = f"{_number(low, unit, sign=sign)} to {_number(high, unit, sign=sign)}"
+    cells = [_words(contrast, claim), f"{_number(mean, unit, sign=sign)}{mark}", ends]
+    if told:
+        own = contrast.paper if is_value else papers_own
+        number = "" if own is None else f"{_number(own * scale, unit, sign=sign)}{mark}"
+        within = f" ± {_number(contrast.tolerance * scale, unit)}" if is_value else ""
+        cells.append(f"{number}{within}")
     status = f"{judged.status}: diverged" if judged.diverged else judged.status
     return f"| {' | '.join([*cells, status])} |"
 
@@ -323,7 +402,9 @@ def _words(contrast: Contrast, claim: Claim) -> str:
     if contrast.kind == "trend":
         return _trend(contrast, where)
     if contrast.kind == "near":
-        return f"{names[0]} nearer to {names[2]} than to {names[1]}{where}"
+        shown = measure(claim.metric)
+        within = f"{contrast.within * shown.scale:g} {shown.unit_of_difference}".rstrip()
+        return f"{names[0]} within {within} of {names[1]}{where}"
     joined = {"": names[0], "difference": " − ".join(names), "ratio": " over ".join(names)}
     return f"{joined[contrast.told_as]}{where}"
 

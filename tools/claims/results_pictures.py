@@ -4,24 +4,52 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from tools.claims.paper_numbers import Curve, PaperNumbers
 from tools.claims.results_book import Book, row_groups
+from tools.claims.verdicts import (
+    IN_PART,
+    MIXED,
+    NOT_REPRODUCED,
+    NOT_RUN,
+    OPEN,
+    REPRODUCED,
+    WITHDRAWN,
+)
 from understudy.plots import convergence, svg
+from understudy.plots.style import Style, canvas, legend_below, styles
 from understudy.studies.statistics.export import Exported, Row
 
+COLOURS = {
+    REPRODUCED: "#1b7837",
+    IN_PART: "#a6dba0",
+    MIXED: "#fdb863",
+    NOT_REPRODUCED: "#b2182b",
+    OPEN: "#d9d9d9",
+    NOT_RUN: "#f0f0f0",
+    WITHDRAWN: "#ffffff",
+}
 Key = tuple[str, str]  # study, file name
 
 
-def pictures(book: Book) -> dict[Key, bytes]:
-    """All pictures as SVG, in a fixed order."""
+def pictures(book: Book, papers: PaperNumbers | None = None) -> dict[Key, bytes]:
+    """All pictures as SVG, in a fixed order; a paper's own curves are dashed behind ours."""
+    papers = papers or PaperNumbers()
     drawn: dict[Key, bytes] = {}
     for study in sorted(book.studies):
         exported = book.studies[study]
         for words, rows in groups(exported.rows).items():
-            for name, content in _of_group(words, rows, exported).items():
+            behind = {
+                str(row.labels["strategy"]): curve
+                for row in rows
+                if (curve := papers.curve(study, _known(row.labels))) is not None
+            }
+            for name, content in _of_group(words, rows, exported, behind).items():
                 drawn[study, name] = content
     return drawn
 
@@ -46,15 +74,60 @@ def _word(name: str, value: object) -> str:
     return plain if name in ("block", "availability") else f"{name}{plain}"
 
 
-def _of_group(words: str, rows: Sequence[Row], exported: Exported) -> dict[str, bytes]:
+def _known(labels: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in labels.items() if value is not None}
+
+
+def overview(counts: Mapping[str, Sequence[int]], kinds: Sequence[str]) -> bytes:
+    """How many claims of each paper have which verdict: one bar for each paper."""
+    figure, axes = canvas(legend=list(kinds))
+    papers = list(counts)
+    left = np.zeros(len(papers))
+    handles = []
+    for kind, column in zip(kinds, np.array([counts[paper] for paper in papers]).T, strict=True):
+        bars = axes.barh(papers, column, left=left, color=COLOURS[kind], label=kind)
+        handles.append(bars[0])
+        axes.bar_label(bars, [str(n) if n else "" for n in column], label_type="center")
+        left += column
+    axes.invert_yaxis()
+    axes.set_xlabel("claims")
+    legend_below(figure, handles, list(kinds))
+    return svg(figure)
+
+
+def _of_group(
+    words: str, rows: Sequence[Row], exported: Exported, behind: Mapping[str, Curve]
+) -> dict[str, bytes]:
     frame = _frame(rows, exported)
     made = {}
     metric = "test_loss" if _judged_by_loss(rows) else "test_accuracy"
     if frame.get(metric) is not None and frame[metric].notna().any():
-        made[f"{words}.svg"] = svg(convergence(frame, metric, title=words.replace("-", ", ")))
+        title = words.replace("-", ", ")
+        looks = styles(dict.fromkeys(frame["strategy"]))
+        figure = convergence(frame, metric, styles=looks, title=title)
+        if metric == "test_accuracy":
+            _draw_behind(figure, behind, looks, int(frame["t"].max()) + 1)
+        made[f"{words}.svg"] = svg(figure)
     if "sigma_p" in frame and frame["sigma_p"].notna().any():
         made[f"{words}-sigma.svg"] = svg(_sigmas(frame))
     return made
+
+
+def _draw_behind(
+    figure: Figure, behind: Mapping[str, Curve], looks: Mapping[Any, Style], rounds: int
+) -> None:
+    """The paper's own curves, dashed, as far as ours go."""
+    for strategy, curve in behind.items():
+        shown = [at for at in sorted(curve) if at <= rounds]
+        figure.axes[0].plot(
+            shown,
+            [100 * curve[at] for at in shown],
+            "--",
+            color=looks[strategy].colour,
+            linewidth=1.0,
+            alpha=0.7,
+            zorder=2,
+        )
 
 
 def _judged_by_loss(rows: Sequence[Row]) -> bool:

@@ -1,4 +1,4 @@
-"""The client's side: trains as the server's strategy says."""
+"""The ClientApp: trains by the settings of the strategy."""
 
 from digits_app.task import load_data, make_model
 from understudy.flower import client_app

@@ -1,4 +1,4 @@
-"""The server's side: any strategy of Understudy, by its name."""
+"""The ServerApp: any strategy of Understudy, by its name."""
 
 from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from understudy.analysis import bounds
 from understudy.analysis.findings import Findings
 from understudy.analysis.part_state import state_of
+from understudy.analysis.presence import presence
 from understudy.analysis.similarity import similarity_of, smallest_gap
 from understudy.core.types import Bools, Floats
 from understudy.parts.compensators.fdms import FDMSState
@@ -34,13 +36,19 @@ def sigma(run: Run, task: Task) -> Findings:
         clients missing in a round; ``psi``, the mean ‖e_t‖² (eq. 8), beside its bounds ``psi_bar``
         (eq. 10) and ``psi_star`` (eq. 12). With FL-FDMS and clusters also ``measured_beta`` =
         min N_ij/T, ``measured_delta_min``, ``misidentification`` at the end (lemma 2),
-        ``psi_fdms`` (eq. 17), and with the measured rate of absence of friends,
-        ``friend_absence``, ``psi_relaxed`` (eq. 74). Arrays over rounds ``sigma_t``,
-        ``sigma_f``, ``sigma_p``, ``sigma_ratio``.
+        ``psi_fdms`` (eq. 17), and ``psi_relaxed`` (eq. 74). With clusters ``friend_absence``, the
+        rate r of that equation: the share of absent clients of whose own cluster nobody came;
+        ``stand_ins_from_elsewhere``, the share of stand-ins that are of another cluster (lemma 2's
+        event); ``friends_apart`` and ``strangers_apart``, mean squared distances of two clients of
+        one cluster and of two, and ``apart_ratio``, mean of the first over the second, and
+        ``apart_ratio_last``, that of the last fifth of the rounds. Arrays over rounds
+        ``sigma_t``, ``sigma_f``, ``sigma_p``, ``sigma_ratio``.
 
     Notes
     -----
-    Assumption 4 bounds differences at any w: the bounds take the largest σ² of any round. All Ψ are
+    Assumption 4 bounds differences at any w: the bounds take the largest σ² of any round. It bounds
+    *expectations*, while σ_F² and σ_P² are maxima over pairs of single draws, in which the noise of
+    batches dominates: the mean distances are the fairer picture. All Ψ are
     up to the unknown factor of eq. 8. β is that of the last round, and with a race it looks only at
     pairs that are still compared. δ_min takes the scores R for their expectations.
     """
@@ -50,7 +58,9 @@ def sigma(run: Run, task: Task) -> Findings:
             "sigma: expected a run with oracle = true and at least two clients, got one without "
             "the oracle's notes"
         )
-    step = np.array([task.strategy.local.lr_at(int(t)) for t in frame["t"]])
+    step = np.array(
+        [task.strategy.local.lr_at(run.state.updates_before(int(t))) for t in frame["t"]]
+    )
     apart = _paper_units(frame, "sigma_p", step)
     friends = _paper_units(frame, "sigma_f", step)
     ratio = np.divide(friends, apart, out=np.full(len(apart), np.nan), where=apart > 0)
@@ -69,8 +79,27 @@ def sigma(run: Run, task: Task) -> Findings:
         metrics |= {"sigma_f": float(friends.mean()), "psi_star": star}
         if (apart > 0).all():
             metrics |= {"sigma_ratio": float(ratio.mean()), "sigma_ratio_max": float(ratio.max())}
-        metrics |= _learning(run, frame, bar, star)
-    return Findings(metrics, arrays)
+        metrics |= _learning(run, bar, star)
+    return Findings(metrics | _apart(frame, step) | _presence(run), arrays)
+
+
+def _apart(frame: pandas.DataFrame, step: Floats) -> dict[str, float]:
+    """Mean squared distances of friends and of strangers, over pairs and rounds."""
+    friends = _paper_units(frame, "friends_apart", step)
+    strangers = _paper_units(frame, "strangers_apart", step)
+    if np.isnan(friends).any() or np.isnan(strangers).any():
+        return {}
+    metrics = {"friends_apart": float(friends.mean()), "strangers_apart": float(strangers.mean())}
+    if (strangers > 0).all():
+        ratio = friends / strangers
+        metrics |= {"apart_ratio": float(ratio.mean())}
+        metrics |= {"apart_ratio_last": float(ratio[-math.ceil(len(ratio) / 5) :].mean())}
+    return metrics
+
+
+def _presence(run: Run) -> dict[str, float]:
+    groups = run.federation.groups
+    return {} if groups is None else presence(run.logs, groups)
 
 
 def _paper_units(frame: pandas.DataFrame, name: str, step: Floats) -> Floats:
@@ -80,7 +109,7 @@ def _paper_units(frame: pandas.DataFrame, name: str, step: Floats) -> Floats:
     return np.asarray(frame[name].to_numpy(dtype=np.float64) / step**2)
 
 
-def _learning(run: Run, frame: pandas.DataFrame, bar: float, star: float) -> dict[str, float]:
+def _learning(run: Run, bar: float, star: float) -> dict[str, float]:
     """What the learning of friends adds: only where friends are learnt, and known."""
     matrices, groups = similarity_of(run), run.federation.groups
     if matrices is None or groups is None:
@@ -99,10 +128,7 @@ def _learning(run: Run, frame: pandas.DataFrame, bar: float, star: float) -> dic
         "misidentification": bounds.misidentification(n_clients, beta, delta_min, rounds),
         "psi_fdms": bounds.psi_fdms(star, bar, learnt),
     }
-    absence = 0.0  # nobody was ever absent
-    if "friend_absence" in frame:
-        absence = float(np.nanmean(frame["friend_absence"].to_numpy(dtype=np.float64)))
-    metrics["friend_absence"] = absence
+    absence = presence(run.logs, groups).get("friend_absence", 0.0)  # nobody was ever absent
     return metrics | {"psi_relaxed": bounds.psi_relaxed(star, bar, learnt, absence)}
 
 

@@ -8,12 +8,13 @@ import re
 import shutil
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from understudy.commands.findings import Finding
 
 GIGABYTE = 1e9
 LIBRARIES = ("torch", "numpy", "scipy", "pandas", "matplotlib")
@@ -32,24 +33,29 @@ BROWSER_PURPOSE = "tests of the report open it there"
 
 
 def doctor(
-    folder: Annotated[Path, typer.Option(help="Where runs would be kept.")] = Path("runs"),
+    runs: Annotated[
+        Path | None, typer.Argument(help="A runs folder whose files are to be verified.")
+    ] = None,
+    folder: Annotated[Path, typer.Option(help="The runs folder.")] = Path("runs"),
 ) -> None:
-    """Versions, this machine, data sets found and how to get the others, extras.
+    """Check the installation: versions, machine, data sets, extras.
+
+    With a runs folder: whether its database, checkpoints and models are what was written.
 
     understudy doctor
+    understudy doctor runs
     """
+    if runs is not None:
+        from understudy.commands.check_runs import check_runs
+
+        found = list(check_runs(runs))
+        for line in page(found):
+            typer.echo(line)
+        if not all(finding.found for finding in found):
+            raise typer.Exit(1)
+        return
     for line in page(examine(folder)):
         typer.echo(line)
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line of the examination."""
-
-    about: str
-    name: str
-    found: bool
-    words: str
 
 
 def examine(folder: str | Path = "runs") -> list[Finding]:
@@ -104,11 +110,25 @@ def _machine(folder: Path) -> Iterator[Finding]:
     devices += [f"cuda:{i}" for i in range(torch.cuda.device_count())]
     devices += ["mps"] if torch.backends.mps.is_available() else []
     yield Finding("machine", "devices", True, ", ".join(devices))
+    yield _engine()
     existing = next(
         place for place in (folder.absolute(), *folder.absolute().parents) if place.exists()
     )
     disk = shutil.disk_usage(existing).free / GIGABYTE
     yield Finding("machine", "disk", True, f"{disk:.0f} GB free for {folder}")
+
+
+def _engine() -> Finding:
+    """What trains the clients of small nets."""
+    import numpy as np
+
+    from understudy.simulation.training.kernels.library import VERSION, Unavailable, loaded
+
+    try:
+        isa = loaded(np.dtype(np.float32)).isa
+    except Unavailable as reason:
+        return Finding("machine", "engine", False, f"the loop for all models: {reason}")
+    return Finding("machine", "engine", True, f"compiled kernels {VERSION} ({isa}) for small nets")
 
 
 def _n_cores() -> int:
@@ -123,7 +143,7 @@ def _data_sets() -> Iterator[Finding]:
 
     for name in DATASETS:
         if name not in FILES:
-            words = "drawn" if name == "synthetic" else "part of the package"
+            words = "drawn" if name.endswith("synthetic") else "part of the package"
             yield Finding("data sets", name, True, words)
             continue
         try:

@@ -8,7 +8,10 @@ import sys
 
 import click
 
-FAILED, REFUSED, INTERRUPTED = 1, 2, 130  # exit codes: a cell failed, a bad study or call, Ctrl-C
+from understudy.core.printable import printable
+
+# exit codes: a cell failed, a bad study or call, stopped after rounds were stored, Ctrl-C
+FAILED, REFUSED, STOPPED, INTERRUPTED = 1, 2, 3, 130
 OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # nobody's typing mistake
 TRACEBACK = "UNDERSTUDY_TRACEBACK"  # set to anything: errors come with their traceback
 
@@ -28,6 +31,10 @@ def report_error(error: Exception) -> int:
     if isinstance(error, BrokenPipeError):  # whoever read the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+    rounds = getattr(error, "rounds", 0)
+    if rounds and (isinstance(error, OSError) or _is_ours(error)):
+        say(f"{error}; stopped after {rounds} round{'s' * (rounds > 1)}, which are kept")
+        return STOPPED
     if isinstance(error, OSError):
         say(_of_system(error))
         return FAILED if error.errno in OF_THE_MACHINE else REFUSED
@@ -39,7 +46,7 @@ def report_error(error: Exception) -> int:
 
 def say(text: str) -> None:
     """One line on stderr, under the command's name."""
-    print("understudy: " + " ".join(text.split()), file=sys.stderr)
+    print("understudy: " + printable(" ".join(text.split())), file=sys.stderr)
 
 
 def _of_click(error: click.ClickException) -> str:

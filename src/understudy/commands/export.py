@@ -45,7 +45,7 @@ def export(
     ] = None,
     folder: stored_study.Folder = stored_study.RUNS,
 ) -> None:
-    """The numbers of a study as files, or the trained model of a cell.
+    """Export the results of a study, or the trained model of a cell.
 
     STUDY is its name, its file or its folder below runs; without it, the
     study that ran last. Without a level, cells.csv and curves.csv are
@@ -80,9 +80,11 @@ def _check_together(
 ) -> None:
     """Options that mean nothing beside others are refused, not overlooked."""
     if model is not None and (level is not None or form is not None):
-        raise typer.BadParameter("goes without --level and --format", param_hint="--model")
+        raise typer.BadParameter(
+            "cannot be combined with --level or --format", param_hint="--model"
+        )
     if model is None and out is not None:
-        raise typer.BadParameter("needs --model, or say --to", param_hint="--out")
+        raise typer.BadParameter("needs --model; results are written with --to", param_hint="--out")
     if form is not None and level is None and model is None:
         raise typer.BadParameter("needs --level", param_hint="--format")
     if out is not None and out.suffix != ".safetensors":

@@ -19,13 +19,13 @@ from understudy.measures import MEASURES, Measure, measure
 def list_parts(
     what: Annotated[str | None, typer.Argument(metavar="[KIND|NAME]", show_default=False)] = None,
 ) -> None:
-    """What a study can name, with parameters and their defaults.
+    """List what a study can name, with parameters and their defaults.
 
     KIND is one of strategies, samplers, compensators, races, cutoffs,
     guards, aggregators, servers, local, rules, schedules, availability,
-    delays, data, partitions, models, losses, analyses, measures: tells what
-    each of them is. NAME is one of these: tells all about it. Without
-    either, all are listed in short.
+    delays, data, partitions, models, losses, analyses, measures: describes
+    each of its names. NAME is one of these names: describes it in full.
+    Without either, all names are listed.
 
     understudy list
     understudy list samplers
@@ -99,50 +99,64 @@ SECTIONS = (
         _registered(registry.STRATEGIES),
         ("fields",),
     ),
-    Section("samplers", "sampler", "who is wanted", _registered(registry.SAMPLERS)),
+    Section("samplers", "sampler", "which clients are wanted", _registered(registry.SAMPLERS)),
     Section(
         "compensators",
         "compensator",
-        "who speaks for the absent",
+        "what represents absent clients",
         _registered(registry.COMPENSATORS),
     ),
     Section(
-        "races", "race", "which comparisons of clients fdms can spare", _registered(registry.RACES)
+        "races", "race", "which pairs of clients fdms need not compare", _registered(registry.RACES)
     ),
     Section(
-        "cutoffs", "cutoff", "how old an update fedar listens to", _registered(registry.CUTOFFS)
+        "cutoffs",
+        "cutoff",
+        "maximum age of an update that fedar uses",
+        _registered(registry.CUTOFFS),
     ),
-    Section("guards", "guard", "what happens to arrivals first", _registered(registry.GUARDS)),
+    Section("guards", "guard", "checks and clipping of arrivals", _registered(registry.GUARDS)),
     Section(
-        "aggregators", "aggregator", "how rows become one update", _registered(registry.AGGREGATORS)
+        "aggregators",
+        "aggregator",
+        "how rows are combined into one update",
+        _registered(registry.AGGREGATORS),
     ),
-    Section("servers", "server", "what the server does with it", _registered(registry.SERVERS)),
+    Section("servers", "server", "server optimizers", _registered(registry.SERVERS)),
     Section("local", "local", "how clients train", _local),
-    Section("rules", "rule", "what local training adds to the loss", _registered(registry.RULES)),
+    Section("rules", "rule", "changes to local training", _registered(registry.RULES)),
     Section(
         "schedules",
         "schedule",
-        "factors on a step, round by round",
+        "factor on a learning rate, by round",
         _registered(registry.SCHEDULES),
     ),
     Section(
         "availability",
         "availability mode",
-        "who can be reached",
+        "which clients can be reached",
         _registered(registry.AVAILABILITY),
     ),
-    Section("delays", "delay", "what happens after being asked", _registered(registry.DELAYS)),
+    Section(
+        "delays", "delay", "how long clients take, and which fail", _registered(registry.DELAYS)
+    ),
     Section(
         "data",
         "data set",
-        "examples; `understudy doctor` tells which are here",
+        "data sets; `understudy doctor` shows which are installed",
         _data_sets,
         ("normalise", "seed"),
     ),
-    Section("partitions", "partition", "who holds what", _partitions, ("labels", "rng")),
-    Section("models", "model", "what is trained", _models, ("shape", "n_classes")),
-    Section("losses", "loss", "what training makes small", _losses),
-    Section("analyses", "analysis", "what is asked of finished cells", _analyses, ("run", "task")),
+    Section(
+        "partitions",
+        "partition",
+        "how examples are divided among clients",
+        _partitions,
+        ("labels", "rng"),
+    ),
+    Section("models", "model", "the model that is trained", _models, ("shape", "n_classes")),
+    Section("losses", "loss", "what training minimises", _losses),
+    Section("analyses", "analysis", "computed from finished cells", _analyses, ("run", "task")),
     Section("measures", "measure", "what a table or a plot can show, as --metric", _measures),
 )
 

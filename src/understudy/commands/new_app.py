@@ -17,7 +17,7 @@ def new_app(
 ) -> None:
     """Write a Flower app that learns digits from clients that do not always show up.
 
-    DIR is made, and must be empty. The app has the layout that Flower
+    DIR is created, or must be empty. The app has the layout that Flower
     expects, runs in its simulation and on a real federation, and comes
     with scripts for certificates and keys: its README.md says how.
 
@@ -26,7 +26,7 @@ def new_app(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder}: expected a folder that is new or empty")
     shutil.copytree(_template(), folder, ignore=NOT_PART, dirs_exist_ok=True)
-    typer.echo(f"{folder}: a Flower app. Begin with {folder / 'README.md'}")
+    typer.echo(f"{folder}: a Flower app. Start with {folder / 'README.md'}")
 
 
 def _template() -> Path:

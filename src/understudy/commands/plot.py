@@ -20,7 +20,7 @@ def plot(
     ] = None,
     folder: stored_study.Folder = stored_study.RUNS,
 ) -> None:
-    """The pictures of a study, as PNG and SVG.
+    """Write the figures of a study as PNG and SVG.
 
     STUDY is its name, its file or its folder below runs; without it, the
     study that ran last. NAMEs, or what they begin with, choose pictures;

@@ -10,7 +10,7 @@ from understudy.commands import stored_study
 def report(
     study: stored_study.StoredName = None, folder: stored_study.Folder = stored_study.RUNS
 ) -> None:
-    """The report of a study, written anew: one HTML file that works offline.
+    """Write the report of a study: one HTML file that works offline.
 
     STUDY is its name, its file or its folder below runs; without it, the
     study that ran last.

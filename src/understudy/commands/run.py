@@ -35,45 +35,52 @@ def run(
     ] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Another value; may be repeated."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a value; may be repeated."),
     ] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="Rounds of each cell.")] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="How often all is repeated.")] = None,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Number of rounds of each cell.")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds.")] = None,
     block: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this block; may be repeated.")
+        list[str] | None, typer.Option(metavar="NAME", help="Run only this block; may be repeated.")
     ] = None,
-    folder: Annotated[Path, typer.Option(help="Where runs are kept.")] = stored_study.RUNS,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Cells at once, at the most.")] = None,
+    folder: Annotated[Path, typer.Option(help="The runs folder.")] = stored_study.RUNS,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of cells at once.")
+    ] = None,
     memory: Annotated[
         float | None,
-        typer.Option(min=0.001, metavar="GB", help="Gigabytes that all cells may use."),
+        typer.Option(min=0.001, metavar="GB", help="Memory limit for all cells together."),
     ] = None,
     on: Annotated[
-        On, typer.Option(help="Processes here, a Ray cluster, or this process.")
+        On, typer.Option(help="Worker processes, a Ray cluster, or this process.")
     ] = On.local,
-    again: Annotated[bool, typer.Option("--again", help="Forget earlier runs of it.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Discard stored results and rerun all cells.")
+    ] = False,
     skip_in: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Leave out cells whose results an export put there."),
+        typer.Option(metavar="DIR", help="Skip cells whose results were exported to this folder."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would run: cells, hours, disk.")
+        bool, typer.Option("--dry-run", help="Print what would run: cells, time, disk.")
     ] = False,
-    no_report: Annotated[bool, typer.Option("--no-report", help="End with the table.")] = False,
+    no_report: Annotated[bool, typer.Option("--no-report", help="Write no report.")] = False,
 ) -> None:
-    """Run a study, or go on with it; then print its table and write its report.
+    """Run a study, or resume it; then print its table and write its report.
 
     STUDY is a TOML file or the name of a built-in study (see understudy
-    studies); without it, quickstart, which takes a minute or two. What is
-    done already is not run again. Ctrl-C stops it; the same command goes on.
+    studies); without it, quickstart, which takes a minute or two. Finished
+    cells are not rerun. Ctrl-C stops the study; the same command resumes it.
 
     understudy run
     understudy run --rounds 5 --seeds 1
     understudy run fdms-fig1 --scale paper --dry-run
     understudy run mine.toml --set local.lr=0.05 --set seeds=[7,8]
 
-    Exit codes: 0 all cells are done, 1 a cell failed, 2 the study is wrong,
-    130 interrupted.
+    Exit codes: 0 all cells are done, 1 a cell failed, 2 nothing ran (the
+    study is wrong), 3 stopped after some rounds, which are kept (the disk is
+    full, or the database was removed), 130 interrupted.
     """
     opened = _read_study(study, scale, changes or [], rounds, seeds, block or [])
     skip = _skipped(skip_in)
@@ -158,6 +165,6 @@ def _print_outcome(study: Study, outcome: StudyOutcome, folder: Path, *, report:
         errors.say(f"cell {key} failed: {text.first_line(error)}")
     if outcome.failed:
         errors.say(
-            f"{text.count(len(outcome.failed), 'cell')} failed; understudy show KEY tells all, "
-            "the same command tries again"
+            f"{text.count(len(outcome.failed), 'cell')} failed; understudy show KEY prints the "
+            "error, the same command retries"
         )

@@ -1,10 +1,10 @@
-"""What a study would run, told before it runs."""
+"""What a study would run, printed before it runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from understudy.commands import text
 
@@ -28,7 +28,8 @@ def plan(study: Study, folder: Path, skip: frozenset[str] = frozenset()) -> Iter
     n_cores = usable_cores()
     rows = {**_levels(cells), "seeds": ", ".join(str(seed) for seed in _seeds(cells))}
     if trials:
-        rows["tuning"] = f"{text.count(len(trials), 'cell')} before them"
+        keys = ", ".join(study.tune.values) if study.tune else ""
+        rows["tuning"] = f"{text.count(len(trials), 'cell')} before them, for {keys}"
     n_skipped = len(cells) + len(trials) - len(wanted)
     rows["to run"] = f"{needed.n_cells}, {len({c.key for c in wanted}) - needed.n_cells} done" + (
         f", {n_skipped} skipped" if n_skipped else ""
@@ -36,7 +37,12 @@ def plan(study: Study, folder: Path, skip: frozenset[str] = frozenset()) -> Iter
     if pending:
         rows["time"] = f"about {readable(needed.seconds())} on {text.count(n_cores, 'core')}"
         rows["disk"] = f"about {readable_bytes(needed.n_bytes)} in {folder}"
+    missing = missing_data(pending)
+    if missing:
+        rows["data"] = f"not here: {', '.join(missing)}"
     yield from text.named(rows)
+    for words in missing.values():
+        yield from text.wrapped(words)
     differences = training_differences((cell.labels, cell.resolved) for cell in cells)
     if differences is not None:
         yield from text.wrapped(differences)
@@ -55,18 +61,37 @@ def introduction(study: Study, cells: Sequence[Cell]) -> Iterator[str]:
 
 def check_data(study: Study, folder: Path, skip: frozenset[str]) -> None:
     """Refuse a study whose data are not here, before its cells fail one by one."""
-    from understudy.simulation.data.sources import FILES, located
-    from understudy.studies.definition.cell import DataRecipe
+    from understudy.simulation.data.sources import located
 
     cells = [*study.tuning(), *(cell for cell in study.cells() if cell.key not in skip)]
+    for name, root in _files_needed(pending_of(cells, folder)):
+        located(name, root)
+
+
+def missing_data(cells: Sequence[Cell]) -> dict[str, str]:
+    """Data sets of these cells that are not here, each with where it was looked for."""
+    from understudy.simulation.data.sources import MissingData, located
+
+    found = {}
+    for name, root in _files_needed(cells):
+        try:
+            located(name, root)
+        except MissingData as error:
+            found[name] = str(error)
+    return found
+
+
+def _files_needed(cells: Sequence[Cell]) -> list[tuple[str, Any]]:
+    """Data sets that are read from files, each with the folder that the study names."""
+    from understudy.simulation.data.sources import FILES
+    from understudy.studies.definition.cell import DataRecipe
+
     recipes = {
         (cell.task.data.name, cell.task.data.settings.get("root"))
-        for cell in pending_of(cells, folder)
-        if isinstance(cell.task.data, DataRecipe)
+        for cell in cells
+        if isinstance(cell.task.data, DataRecipe) and cell.task.data.name in FILES
     }
-    for name, root in sorted(recipes, key=str):
-        if name in FILES:
-            located(name, root)
+    return sorted(recipes, key=str)
 
 
 def _levels(cells: Sequence[Cell]) -> dict[str, str]:

@@ -30,11 +30,11 @@ def show(
     run: Annotated[str | None, typer.Argument(metavar="[RUN]", show_default=False)] = None,
     folder: stored_study.Folder = stored_study.RUNS,
 ) -> None:
-    """How far a study is, or all about one of its cells.
+    """Show the progress of a study, or one of its cells in full.
 
-    RUN is a study, or the first digits of a cell's key, as the list of the
-    study's cells has them. Of a cell: its configuration, its last numbers,
-    who is being left out, and who stood in for whom.
+    RUN is a study, or the first digits of a cell's key, as listed for the
+    study. For a cell: its configuration, its last metrics, which clients are
+    least represented, and who stood in for whom.
 
     understudy show quickstart
     understudy show 3f2a90c1
@@ -46,6 +46,8 @@ def show(
         place = stored_study.find(run, folder)
         with Store.open(place.folder) as store:
             lines = list(_study(store, place))
+        outdated = stored_study.outdated_report(place)
+        lines += [] if outdated is None else ["", *text.wrapped(outdated)]
     else:
         with Store.open(folder) as store:
             lines = list(_cell(store, key))
@@ -64,10 +66,10 @@ def _key(run: str, folder: Path) -> str | None:
         studies = [study.name for study in store.studies()]
         if run in studies:
             return None
-        keys = {cell.key for study in studies for cell in store.cells(study)}
+        keys = {cell.key for study in studies for cell in _all_cells(store, study)}
     found = sorted(key for key in keys if key.startswith(run))
     if len(found) > 1:
-        raise StoreError(f"{run}: begins the keys of {len(found)} cells: {', '.join(found)}")
+        raise StoreError(f"{run}: is the beginning of {len(found)} keys: {', '.join(found)}")
     return found[0] if found else None
 
 
@@ -76,29 +78,47 @@ def _key(run: str, folder: Path) -> str | None:
 
 def _study(store: Store, place: stored_study.Place) -> Iterator[str]:
     from understudy._version import __version__
-    from understudy.studies.statistics.text_table import picks_in_words
+    from understudy.studies.statistics.text_table import tuning_notes
 
     about, cells = store.study(place.study), store.cells(place.study)
-    counts = Counter(cell.status for cell in cells)
-    words = ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
-    yield f"{about.name}: {text.count(len(cells), 'cell')}, {words or 'none'}"
-    yield ""
-    yield from text.columns(_telling([_head(cells), *(_row(store, cell) for cell in cells)]))
-    if about.tuned is not None and about.picks:
+    trials = store.trials(place.study)
+    if trials and not all(trial.status == "done" for trial in trials):
+        yield from _listed(store, f"{about.name}: tuning, before its cells", trials, "trial")
+        yield from _errors(trials)
+        yield from [""] if cells else []
+    if cells or not trials:
+        yield from _listed(store, about.name, cells, "cell")
+    for note in tuning_notes(about.picks, about.edges):
         yield ""
-        yield from text.wrapped(f"Tuned beforehand: {picks_in_words(about.tuned, about.picks)}.")
-    for error, keys in _by_error(cells).items():
-        yield ""
-        named = ", ".join(keys[:MOST_NAMED])
-        more = f" and {len(keys) - MOST_NAMED} more" if len(keys) > MOST_NAMED else ""
-        yield from text.wrapped(f"{named}{more} failed: {error}")
+        yield from text.wrapped(note)
+    yield from _errors(cells)
     others = sorted({cell.version for cell in cells if cell.version} - {__version__})
     if others:
         yield ""
         yield from text.wrapped(
             f"Some cells were run by version {', '.join(others)}; this is {__version__}. "
-            "understudy run --again runs them anew."
+            "understudy run --again reruns them."
         )
+
+
+def _all_cells(store: Store, study: str) -> list[StoredCell]:
+    return [*store.cells(study), *store.trials(study)]
+
+
+def _listed(store: Store, title: str, cells: list[StoredCell], noun: str) -> Iterator[str]:
+    counts = Counter(cell.status for cell in cells)
+    words = ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
+    yield f"{title}: {text.count(len(cells), noun)}, {words or 'none'}"
+    yield ""
+    yield from text.columns(_telling([_head(cells), *(_row(store, cell) for cell in cells)]))
+
+
+def _errors(cells: list[StoredCell]) -> Iterator[str]:
+    for error, keys in _by_error(cells).items():
+        yield ""
+        named = ", ".join(keys[:MOST_NAMED])
+        more = f" and {len(keys) - MOST_NAMED} more" if len(keys) > MOST_NAMED else ""
+        yield from text.wrapped(f"{named}{more} failed: {error}")
 
 
 def _by_error(cells: list[StoredCell]) -> dict[str, list[str]]:
@@ -127,7 +147,8 @@ def _telling(rows: list[list[str]]) -> list[list[str]]:
 
 def _row(store: Store, cell: StoredCell) -> list[str]:
     labels = [EVERY if value is None else str(value) for value in cell.labels.values()]
-    accuracy = _last_metrics(store, cell.key).get("test_accuracy")
+    metrics = _last_metrics(store, cell.key)
+    accuracy = metrics.get("test_accuracy", metrics.get("validation_accuracy"))
     shown = "–" if accuracy is None else f"{accuracy * 100:.1f} %"
     return [cell.key[:SHOWN_KEY], *labels, str(cell.seed), cell.status, str(cell.rounds), shown]
 
@@ -152,7 +173,7 @@ def _cell(store: Store, key: str) -> Iterator[str]:
     homes = {
         study.name: cell
         for study in store.studies()
-        for cell in store.cells(study.name)
+        for cell in _all_cells(store, study.name)
         if cell.key == key
     }
     cell = next(iter(homes.values()))
@@ -170,7 +191,7 @@ def _cell(store: Store, key: str) -> Iterator[str]:
     metrics = _last_metrics(store, key)
     if metrics:
         yield ""
-        yield "last numbers"
+        yield "last metrics"
         yield from text.pairs({**metrics, **cell.findings_metrics})
     if cell.rounds:
         yield from _representation(Representation.of(store.logs(key)))
@@ -189,15 +210,15 @@ def _representation(call: Representation) -> Iterator[str]:
     left_out = call.left_out()
     yield ""
     if left_out:
-        yield f"least heard, of {text.count(call.n_rounds, 'round')}"
+        yield f"least represented, of {text.count(call.n_rounds, 'round')}"
         yield from text.columns(
             [
-                ["client", "wanted", "came", "spoken for"],
+                ["client", "wanted", "came", "represented"],
                 *([str(number) for number in heard] for heard in left_out),
             ]
         )
     else:
-        yield "nobody was left out in any round"
+        yield "every client was represented in every round"
     if call.stood_in:
         yield ""
         yield "who stood in for whom most"

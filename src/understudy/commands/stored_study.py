@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tomllib
+import shlex
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -41,13 +41,38 @@ def find(study: str | None, folder: Path) -> Place:
             folder, study = given.parent, given.resolve().name
     with Store.open(folder) as store:
         if study is not None:
-            return Place(folder, store.study(study).name)
+            return _unlinked(Place(folder, store.study(study).name))
         known = store.studies()
     if not known:
-        raise StoreError(f"{folder}: holds no study yet; understudy run puts one there")
-    return Place(folder, max(known, key=lambda stored: stored.changed).name)
+        raise StoreError(f"{folder}: holds no study yet; understudy run adds one")
+    return _unlinked(Place(folder, max(known, key=lambda stored: stored.changed).name))
+
+
+def _unlinked(place: Place) -> Place:
+    """Reports and pictures go there, and not where a link leads."""
+    from understudy.core.files import refuse_link
+
+    refuse_link(place.output)
+    return place
+
+
+def outdated_report(place: Place) -> str | None:
+    """A sentence where the study's report does not show all that is stored."""
+    from understudy.studies.store.report_file import is_outdated, report_path
+    from understudy.studies.store.store import Store
+
+    with Store.open(place.folder) as store:
+        if not is_outdated(store, place.folder, place.study):
+            return None
+    words = ["understudy", "report", place.study]
+    words += [] if place.folder == RUNS else ["--folder", str(place.folder)]
+    return (
+        f"{report_path(place.folder, place.study)} is outdated: it was written before the latest "
+        f"results. Rewrite it: {shlex.join(words)}"
+    )
 
 
 def _name_in(file: Path) -> str:
-    with open(file, "rb") as opened:
-        return str(tomllib.load(opened).get("name", file.stem))
+    from understudy.studies.definition.document import read
+
+    return str(read(file)[0].get("name", file.stem))

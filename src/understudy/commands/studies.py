@@ -18,10 +18,10 @@ def studies(
         str | None, typer.Option(metavar="NAME", help="quick, results, paper or tiny.")
     ] = None,
 ) -> None:
-    """The studies that come with the package: what each shows, about how long it takes.
+    """List the built-in studies: what each shows, and about how long it takes.
 
-    Times are rough, for all cores of this machine, at the scale quick
-    unless another is named.
+    Times are estimates for all cores of this machine, at the scale quick
+    unless --scale is given.
 
     understudy studies
     understudy studies --scale paper

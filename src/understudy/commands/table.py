@@ -44,21 +44,21 @@ def table(
         typer.Option(help="A measure, such as accuracy_best; by default the study's own."),
     ] = None,
     baseline: Annotated[
-        str | None, typer.Option(help="The strategy that others are held against.")
+        str | None, typer.Option(help="The strategy that others are compared with.")
     ] = None,
     by: Annotated[
         list[str] | None,
-        typer.Option(help="Only these labels make groups; means are taken over the others."),
+        typer.Option(help="Group by these labels only; average over the others."),
     ] = None,
     form: Annotated[
-        TableFormat, typer.Option("--format", help="For a page or a paper.")
+        TableFormat, typer.Option("--format", help="Output format.")
     ] = TableFormat.text,
     pair: Annotated[
-        Pair, typer.Option(help="rounds: tests as FedAR's Table 2 has them, for comparison only.")
+        Pair, typer.Option(help="rounds: tests as in FedAR's Table 2, for comparison only.")
     ] = Pair.seeds,
     folder: stored_study.Folder = stored_study.RUNS,
 ) -> None:
-    """Strategies compared, seed by seed.
+    """Compare strategies, paired by seed.
 
     STUDY is its name, its file or its folder below runs; without it, the
     study that ran last.
@@ -72,6 +72,9 @@ def table(
         _rounds(place, metric or "test_accuracy", baseline, form)
         return
     comparison = compared(place, results_of(place), metric, baseline, by)
+    outdated = stored_study.outdated_report(place)
+    if outdated is not None:
+        typer.echo(outdated, err=True)  # the table may be going into a file
     if form is TableFormat.text:
         text.print_table(comparison.to_rich())
     elif form is TableFormat.markdown:
@@ -128,7 +131,7 @@ def compared(
     if not (frame["status"] == "done").any():
         raise NothingToCompare(
             f"{place.study}: no cell is done, so there is no table; "
-            f"understudy show {place.study} tells how far they are"
+            f"understudy show {place.study} shows their progress"
         )
     if metric is None:
         with Store.open(place.folder) as store:

@@ -6,6 +6,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any
 
 WIDTH = 88  # of a line; what is longer has a line for each setting
+LONGEST_INTEGER = 200  # bits that are written as digits; Python refuses to write very long ones
 
 
 def brief(part: Any) -> str:
@@ -50,3 +51,19 @@ def _differs(part: Any, item: Field[Any]) -> bool:
         return bool(value != default) or type(value) is not type(default)
     except (TypeError, ValueError):  # an array, which is not simply equal or not
         return True
+
+
+def shown(value: object, width: int = 60) -> str:
+    """Anything as Python writes it, in one line of at most `width` characters.
+
+    For what others sent: it may be of any size, and its own ``__repr__`` may fail.
+    """
+    if isinstance(value, int) and value.bit_length() > LONGEST_INTEGER:
+        return f"a whole number of some {int(value.bit_length() * 0.30103) + 1:,} digits"
+    if isinstance(value, str | bytes):
+        value = value[: width + 1]
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # whatever somebody's object raises
+        return f"a {type(value).__name__}"
+    return text if len(text) <= width else f"{text[: width - 1]}…"

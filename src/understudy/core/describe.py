@@ -45,16 +45,36 @@ def describe(part: Any) -> Any:
     return _described(part, ())
 
 
-def added(version: str, default: Any = dataclasses.MISSING, *, factory: Any = None) -> Any:
+def added(
+    version: str,
+    default: Any = dataclasses.MISSING,
+    *,
+    factory: Any = None,
+    hash: bool | None = None,
+    before: Any = dataclasses.MISSING,
+) -> Any:
     """A dataclass field that came with a later version of its class.
 
     While it has its default it is not told: what was described before, a cell or a checkpoint,
     keeps its description. ``warm_up: int = added("0.2", 0)``
+
+    Where the default is not what the class did before the field was there, `before` is: then that
+    value is not told, and the default is. ``counts: str = added("0.2", "new way", before="old")``
     """
     metadata = {"added": version}
+    if before is not dataclasses.MISSING:
+        metadata |= {"before": before}
     if factory is not None:
-        return dataclasses.field(default_factory=factory, metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
+        return dataclasses.field(default_factory=factory, metadata=metadata, hash=hash)
+    return dataclasses.field(default=default, metadata=metadata, hash=hash)
+
+
+def renamed(before: str, default: Any) -> Any:
+    """A dataclass field that had another name before: descriptions keep that one.
+
+    ``max_friends: int = renamed("batches", 3)``
+    """
+    return dataclasses.field(default=default, metadata={"described_as": before})
 
 
 def told_fields(part: Any) -> list[dataclasses.Field[Any]]:
@@ -67,6 +87,7 @@ def _unchanged(item: dataclasses.Field[Any], part: Any) -> bool:
         return False
     factory = item.default_factory
     default = item.default if factory is dataclasses.MISSING else factory()
+    default = item.metadata.get("before", default)
     return not differences(describe(getattr(part, item.name)), describe(default))
 
 
@@ -98,7 +119,10 @@ def _compound(part: Any, above: tuple[Any, ...]) -> Any:
     if isinstance(part, torch.nn.Module):
         return _module(part, above)
     if dataclasses.is_dataclass(part):
-        values = {item.name: getattr(part, item.name) for item in told_fields(part)}
+        values = {
+            item.metadata.get("described_as", item.name): getattr(part, item.name)
+            for item in told_fields(part)
+        }
         return {"class": _name(type(part)), **table(values)}
     if isinstance(part, list | tuple):
         return [_described(item, above) for item in part]
@@ -293,7 +317,7 @@ def refuse_unknown(described: Any, place: str = "") -> None:
     """Raise where a description holds an object that shares it with all others of its class."""
     if isinstance(described, UnknownObject | UnknownText):
         raise TypeError(
-            f"{place}: expected settings that can be told from others, got {described.words}, "
+            f"{place}: expected settings that can be distinguished, got {described.words}, "
             "which cannot be pickled and does not show what it holds. Give its class a __repr__ "
             "that tells its settings, without a place in memory; or let a dataclass hold the "
             "settings, and make the object where it is used"

@@ -1,4 +1,4 @@
-"""Whose a module is, by where its file lies: a plug-in may be called like somebody's library."""
+"""Whose a module is, by where its file lies: a plug-in may be called like a library."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ def is_known(module: str) -> bool:
         return False  # wherever it lies
     file = _file(module, top)
     return file is None or _is_known_file(top, file)
+
+
+def is_standard(module: str) -> bool:
+    """Whether a module is the standard library's."""
+    return module.partition(".")[0] not in LIBRARIES and is_known(module)
 
 
 def is_installed(module: str) -> bool:

@@ -147,7 +147,7 @@ class Server(Protocol):
     def init(self, setup: Setup) -> Any: ...
 
     def step(self, state: Any, params: torch.Tensor, update: torch.Tensor, t: int) -> torch.Tensor:
-        """New parameters; `params` and `update` are not changed."""
+        """New parameters after `t` earlier steps; `params` and `update` are not changed."""
         ...
 
 

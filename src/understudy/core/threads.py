@@ -1,11 +1,14 @@
-"""Mathematics on one thread: its bits must not depend on the number of cores."""
+"""Mathematics on one thread: its bits must not depend on the number of cores.
+
+And one thread at a time where torch keeps something for the whole process.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Lock
+from threading import Lock, RLock
 from typing import Any
 
 import torch
@@ -27,6 +30,21 @@ def one_thread() -> Iterator[None]:
     finally:
         _blas.release()
         torch.set_num_threads(before)
+
+
+_torch = RLock()
+
+
+@contextmanager
+def alone_in_torch() -> Iterator[None]:
+    """Keep other threads out meanwhile: those that do the same wait.
+
+    For what changes torch's own generator (first weights, dropout layers) or its flags (oneDNN):
+    both are the process's, and another run in another thread would come to other bits, silently.
+    The compiled kernels touch neither, and wait for nobody.
+    """
+    with _torch:
+        yield
 
 
 class _BlasLibraries:

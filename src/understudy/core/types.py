@@ -16,6 +16,7 @@ import numpy.typing as npt
 import torch
 
 from understudy.core import checks
+from understudy.core.brief import shown
 
 if TYPE_CHECKING:
     from understudy.memory.rows import RowStore
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+LONGEST_ID, LONGEST_DETAIL = 200, 1000  # characters of a refusal
 Vectors = torch.Tensor | Sequence[torch.Tensor]  # (k, d), or k vectors of length d
 
 
@@ -63,6 +65,18 @@ class Refusal:
     id: object
     reason: Reason
     detail: str
+
+    def __post_init__(self) -> None:
+        # logs keep refusals for ever: what a client sends in place of an id may be of any size
+        words = shown(self.id, LONGEST_ID)
+        try:
+            short = " ".join(repr(self.id).split()) == words
+        except Exception:  # whatever somebody's object raises
+            short = False
+        if not short:
+            object.__setattr__(self, "id", words)
+        if len(self.detail) > LONGEST_DETAIL:
+            object.__setattr__(self, "detail", f"{self.detail[: LONGEST_DETAIL - 1]}…")
 
     def __str__(self) -> str:
         return f"client {self.id}: {self.reason} ({self.detail})"
@@ -210,6 +224,7 @@ class Cohort:
     p: Floats | None = None  # (N,) this round's availability, where known
     start: Callable[[int], torch.Tensor] | None = None  # id -> (d,) model to start from
     correction: Callable[[int], torch.Tensor] | None = None  # id -> (d,) added to each gradient
+    lr: float | None = None  # η, the local learning rate; None: by the round's number
 
     @property
     def vectors_down(self) -> int:
@@ -244,7 +259,7 @@ class RoundEnd:
     params: torch.Tensor  # (d,) before the step
     q: Floats  # (N,) cohort weight (1 if not wanted) x base
     base: Floats  # (N,) n_i or 1 by `weighting`, 0 if retired: for memories, which span all rounds
-    lr: Callable[[int], float]  # local learning rate of a round
+    lr: Callable[[int], float]  # local learning rate of a round, this one or a past one
     p: Floats | None  # (N,)
     n_parameters: int
     rng: np.random.Generator

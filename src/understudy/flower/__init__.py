@@ -1,4 +1,4 @@
-"""A live federation: the same strategy on Flower, with rounds that end and nothing lost."""
+"""Live federations: the same strategy on Flower, with deadlines and resumption."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ if find_spec("flwr") is None:
 _LATER = {  # a ClientApp need not load what only a ServerApp uses
     "ClientData": "understudy.flower.client",
     "ClientOutcome": "understudy.flower.outcomes",
-    "Limits": "understudy.flower.door",
-    "LiveLedger": "understudy.flower.server",
+    "Limits": "understudy.flower.reply_checks",
+    "LiveLedger": "understudy.flower.live_state",
     "UnderstudyStrategy": "understudy.flower.strategy",
     "client_app": "understudy.flower.client",
     "introduction": "understudy.flower.mod",
     "load_arrays": "understudy.flower.model_arrays",
     "read_outcomes": "understudy.flower.outcomes",
+    "request_retirement": "understudy.flower.retirement",
     "save_arrays": "understudy.flower.model_arrays",
 }
 __all__ = sorted(_LATER)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,10 @@ from understudy.flower.local_config import local_of
 from understudy.flower.mod import Mod, answer, is_introduction, report
 from understudy.simulation.data.shared_memory import aligned_matrix
 from understudy.simulation.training.conv_kernels import kernels, measure
-from understudy.simulation.training.engines import engine_for
+from understudy.simulation.training.engines import choose, engine_for
 from understudy.simulation.training.evaluation import Metric, labels_of, outputs_of, score
 from understudy.simulation.training.jobs import Job, Loss, Recipe
+from understudy.simulation.training.targets import check_targets
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +38,7 @@ class ClientData:
     x_test, y_test : tensors, optional
         What the client evaluates on; by default its training examples.
     n_classes : int, optional
-        C, where the label histogram may be told to the server; None keeps it at home.
+        C, where the label histogram may be sent to the server; None keeps it local.
     """
 
     x: torch.Tensor
@@ -91,17 +92,18 @@ def client_app(
     def train(message: Message, context: Context) -> Message:
         held = data(context)
         counts = held.label_counts()
-        told = report(context, None if counts is None else lambda _: counts)
+        own_report = report(context, None if counts is None else lambda _: counts)
         if is_introduction(message):
-            return answer(message, told, len(held.x))
+            return answer(message, own_report, len(held.x))
         module = _module(model)
         key, arrays = _the_arrays(message.content)
         _load(module, arrays)
+        check_targets(module, loss, held.x, held.y)
         local, n_steps, mean_loss = _train(module, held, loss, message.content)
         trained = _named(local, module, arrays)
-        told[names.N_STEPS] = n_steps
+        own_report[names.N_STEPS] = n_steps
         numbers = MetricRecord({names.N_EXAMPLES: len(held.x), names.LOSS: mean_loss})
-        content = RecordDict({key: trained, "metrics": numbers, names.REPORT: told})
+        content = RecordDict({key: trained, "metrics": numbers, names.REPORT: own_report})
         return Message(content, reply_to=message)
 
     @app.evaluate()
@@ -111,6 +113,7 @@ def client_app(
         x, y = held.x_test, held.y_test
         if x is None or y is None:
             x, y = held.x, held.y
+        check_targets(module, loss, x, y)
         everything = np.arange(len(x))
         with kernels(onednn=True):
             found = score(
@@ -162,7 +165,9 @@ def _train(
     # only this client has examples: its number is the address of what is drawn
     nobody = np.zeros(0, dtype=np.int64)
     clients = (*[nobody] * number, np.arange(len(held.x)))
-    engine = engine_for(Recipe(module, loss, local, seed, clients, onednn), held.x, held.y)
+    recipe = Recipe(module, loss, local, seed, clients, onednn)
+    recipe = replace(recipe, engine=choose(recipe, held.x, held.y))
+    engine = engine_for(recipe, held.x, held.y)
     matrix = aligned_matrix(1, layout.size, layout.dtype)
     corrections = _correction(content, layout)
     job = Job(t, [number], [0], start, matrix, corrections=corrections)

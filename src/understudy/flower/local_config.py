@@ -1,7 +1,8 @@
-"""`Strategy.local` on its way to the clients: what a round asks of them, as plain values."""
+"""`Strategy.local` as plain values in a ConfigRecord, and back."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,10 +10,10 @@ from understudy.flower import names
 from understudy.parts.local import Local, Plain, Proximal
 
 
-def local_values(local: Local, t: int, seed: int) -> dict[str, float | int]:
-    """How clients train in round `t`: the step and the batch size are those of the round."""
-    values: dict[str, float | int] = {
-        names.LR: local.lr_at(t),
+def local_values(local: Local, t: int, seed: int, updates: int) -> dict[str, float | int | str]:
+    """How clients train in round `t`, before which the model was changed `updates` times."""
+    values: dict[str, float | int | str] = {
+        names.LR: local.lr_at(updates),
         names.EPOCHS: local.epochs,
         names.BATCH_SIZE: local.batch_size_at(t),
         names.MOMENTUM: float(local.momentum),
@@ -22,11 +23,14 @@ def local_values(local: Local, t: int, seed: int) -> dict[str, float | int]:
     }
     if local.steps is not None:
         values[names.STEPS] = local.steps
+    if not local.plain_sgd:
+        values[names.OPTIMIZER] = local.optimizer
+        values[names.OPTIMIZER_OPTIONS] = json.dumps(dict(local.optimizer_options))
     return values
 
 
 def local_of(values: Mapping[str, Any]) -> Local:
-    """What `local_values` said. SCAFFOLD's correction comes as an array, so its rule is plain."""
+    """The inverse of `local_values`. SCAFFOLD's correction is an array, so its rule is plain."""
     for name in (names.LR, names.BATCH_SIZE):
         if name not in values:
             raise ValueError(
@@ -43,4 +47,6 @@ def local_of(values: Mapping[str, Any]) -> Local:
         momentum=float(values.get(names.MOMENTUM, 0.0)),
         weight_decay=float(values.get(names.WEIGHT_DECAY, 0.0)),
         rule=Proximal(mu) if mu else Plain(),
+        optimizer=str(values.get(names.OPTIMIZER, "sgd")),
+        optimizer_options=json.loads(values.get(names.OPTIMIZER_OPTIONS, "{}")),
     )

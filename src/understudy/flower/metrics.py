@@ -1,4 +1,4 @@
-"""Means of what clients report, where one odd client cannot end the run."""
+"""Means of the metrics that clients report; one odd client cannot end the run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from flwr.app import MetricRecord, RecordDict
 
-from understudy.flower.door import metrics_of
+from understudy.flower.reply_checks import metrics_of
 
 logger = logging.getLogger("flwr")
 
@@ -40,7 +40,7 @@ def aggregate(
             if function is None
             else function(fitting, examples_key)
         )
-    except Exception as error:  # somebody's function, or odd values: a round goes on without
+    except Exception as error:  # the user's function, or odd values: the round has no metrics
         logger.error("metrics could not be aggregated: %s: %s", type(error).__name__, error)
         return None
 
@@ -67,7 +67,7 @@ def _dot(values: Sequence[float], shares: Sequence[float]) -> float:
 
 
 def _alike(replies: Sequence[RecordDict], examples_key: str) -> list[RecordDict]:
-    """Replies with sound metrics, of the form that most have; the others are left out, aloud."""
+    """Replies with sound metrics, of the form that most have; a warning for the others."""
     sound = [reply for reply in replies if _is_sound(metrics_of(reply, examples_key), examples_key)]
     forms = Counter(_form(metrics_of(reply, examples_key)) for reply in sound)
     if not forms:

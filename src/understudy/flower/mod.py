@@ -1,4 +1,4 @@
-"""A mod for any ClientApp: says who the client is, and which labels it holds if it wants to."""
+"""A mod for any ClientApp: reports the client id and, if wanted, the label histogram."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def introduction(
     label_counts: Callable[[Context], Sequence[float]] | None = None,
     n_examples: Callable[[Context], int] | None = None,
 ) -> Mod:
-    """A mod that tells the server what `UnderstudyStrategy` wants to know of a client.
+    """A mod that reports who a client is to `UnderstudyStrategy`.
 
     Parameters
     ----------
     label_counts : function of the context, optional
         The client's label histogram, for the graph of FedGS. It leaves the client: give it only
-        where that may be.
+        where that is allowed.
     n_examples : function of the context, optional
         How many examples it trains on, where the server should know before the first round.
 
@@ -46,8 +46,8 @@ def introduction(
             return answer(message, report(context, label_counts), known)
         reply = call(message, context)
         if reply.has_content():
-            told = reply.content.config_records.get(names.REPORT, ConfigRecord())
-            merged = ConfigRecord({**report(context, label_counts), **told})
+            own = reply.content.config_records.get(names.REPORT, ConfigRecord())
+            merged = ConfigRecord({**report(context, label_counts), **own})
             reply.content[names.REPORT] = merged
         return reply
 
@@ -59,9 +59,9 @@ def is_introduction(message: Message) -> bool:
     return any(names.INTRODUCE in record for record in message.content.config_records.values())
 
 
-def answer(message: Message, told: ConfigRecord, n_examples: int | None) -> Message:
+def answer(message: Message, own: ConfigRecord, n_examples: int | None) -> Message:
     """The reply to an introduction."""
-    content = RecordDict({names.REPORT: told})
+    content = RecordDict({names.REPORT: own})
     if n_examples is not None:
         content["metrics"] = MetricRecord({names.N_EXAMPLES: n_examples})
     return Message(content, reply_to=message)
@@ -70,12 +70,12 @@ def answer(message: Message, told: ConfigRecord, n_examples: int | None) -> Mess
 def report(
     context: Context, label_counts: Callable[[Context], Sequence[float]] | None
 ) -> ConfigRecord:
-    """Who the client is, and what it wants to tell."""
-    told = ConfigRecord()
+    """The client's id, and its label histogram where given."""
+    own = ConfigRecord()
     for key in (names.CLIENT_ID, names.PARTITION_ID):
         if key in context.node_config:
-            told[names.CLIENT_ID] = str(context.node_config[key])
+            own[names.CLIENT_ID] = str(context.node_config[key])
             break
     if label_counts is not None:
-        told[names.LABEL_COUNTS] = [float(count) for count in label_counts(context)]
-    return told
+        own[names.LABEL_COUNTS] = [float(count) for count in label_counts(context)]
+    return own

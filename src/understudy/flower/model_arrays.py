@@ -8,7 +8,7 @@ nothing is unpickled, and nothing is allocated that was not expected.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from io import BytesIO
 from math import prod
@@ -22,6 +22,7 @@ from flwr.app import Array, ArrayRecord
 from safetensors.numpy import load_file, save_file
 
 from understudy.core.types import Reason
+from understudy.memory.tensor_stream import CheckpointError
 
 BUFFERS = ("*running_mean", "*running_var")  # names of torch's floating buffers
 SERIALISED = "numpy.ndarray"  # the one way in which Flower writes arrays
@@ -112,6 +113,33 @@ class ModelArrays:
             "in_vector": list(self.in_vector),
         }
 
+    def ordered_as(self, stored: Mapping[str, Any], folder: Path) -> ModelArrays:
+        """This format in the order of what `about` gave before; another model is refused."""
+        there = dict(
+            zip(
+                stored["names"],
+                zip(stored["shapes"], stored["dtypes"], strict=True),
+                strict=True,
+            )
+        )
+        here = {
+            name: ([*shape], dtype)
+            for name, shape, dtype in zip(self.names, self.shapes, self.dtypes, strict=True)
+        }
+        odd = sorted(name for name in {*there, *here} if there.get(name) != here.get(name))
+        if odd:
+            raise CheckpointError(
+                f"{folder}: holds another model: {odd[0]!r} is {there.get(odd[0])} there, "
+                f"{here.get(odd[0])} here"
+            )
+        return replace(
+            self,
+            names=tuple(stored["names"]),
+            shapes=tuple(tuple(shape) for shape in stored["shapes"]),
+            dtypes=tuple(stored["dtypes"]),
+            in_vector=tuple(stored["in_vector"]),
+        )
+
     @property
     def megabytes(self) -> float:
         """What the arrays take, without their headers."""
@@ -160,7 +188,7 @@ def _entries(array: Array, name: str, shape: tuple[int, ...], dtype: str) -> npt
             (2, 0): np.lib.format.read_array_header_2_0,
         }[version]
         found_shape, fortran, found = read_header(stream)
-    except Exception as error:  # whatever bytes of a stranger make NumPy raise
+    except Exception as error:  # whatever bytes from outside make NumPy raise
         raise Unreadable(Reason.UNREADABLE, f"{name}: no array ({error})") from None
     if found != np.dtype(dtype):
         raise Unreadable(Reason.WRONG_TYPE, f"{name}: expected {dtype}, got {found}")
@@ -174,7 +202,7 @@ def _entries(array: Array, name: str, shape: tuple[int, ...], dtype: str) -> npt
 
 
 def _some(names: Sequence[str], most: int = 3) -> str:
-    """A few of many names; a stranger may send any number of any length."""
+    """A few of many names; a client may send any number of any length."""
     shown = [name[:60] for name in names[:most]]
     return str(shown) if len(names) <= most else f"{shown} and {len(names) - most} more"
 

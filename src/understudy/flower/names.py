@@ -1,4 +1,4 @@
-"""How keys of records are spelt: what server and client must write alike."""
+"""Keys of records, the same for server and client."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ STEPS = "local-steps"
 BATCH_SIZE = "batch-size"
 MOMENTUM = "momentum"
 WEIGHT_DECAY = "weight-decay"
+OPTIMIZER = "optimizer"  # not sent for plain SGD
+OPTIMIZER_OPTIONS = "optimizer-options"  # JSON
 MU = "proximal-mu"
 SEED = "seed"
 CLIENT_NUMBER = "client-number"  # 0 .. N-1: with the seed and the round, the address of batches
-INTRODUCE = "understudy-introduce"  # "only say who you are"
+INTRODUCE = "understudy-introduce"  # "only introduce yourself"
 
 # ArrayRecord, server to client: what SCAFFOLD adds to each gradient
 CORRECTION = "correction"

@@ -1,4 +1,4 @@
-"""What became of each client in each round: one typed record, and the file they are kept in."""
+"""The outcome of each client in each round: one typed record, and the file of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from understudy.core.files import refuse_link
 from understudy.core.types import Outcome
 
 FILE = "outcomes.jsonl"
@@ -15,7 +16,7 @@ FILE = "outcomes.jsonl"
 
 @dataclass(frozen=True)
 class ClientOutcome:
-    """What became of one client in one round."""
+    """The outcome of one client in one round."""
 
     t: int
     client: int  # its number
@@ -31,6 +32,8 @@ class OutcomeFile:
     def __init__(self, path: Path, n_rounds: int) -> None:
         """Keep the records of the first `n_rounds` rounds, and write after them."""
         self.path = path
+        refuse_link(path)
+        refuse_link(path.with_suffix(".partial"))
         path.touch()
         kept = [line for line in path.read_bytes().splitlines(True) if _round(line) < n_rounds]
         partial = path.with_suffix(".partial")
@@ -38,7 +41,7 @@ class OutcomeFile:
         os.replace(partial, path)
 
     def append(self, records: Iterable[ClientOutcome]) -> None:
-        """Write down a round, on the disk when this returns."""
+        """Append a round, on disk when this returns."""
         lines = [
             json.dumps({**asdict(record), "outcome": record.outcome.name.lower()}) + "\n"
             for record in records
@@ -52,7 +55,9 @@ class OutcomeFile:
 def read_outcomes(folder: str | Path) -> list[ClientOutcome]:
     """All records of a run's folder, in the order of the rounds."""
     records = []
-    for line in (Path(folder) / FILE).read_text(encoding="utf-8").splitlines():
+    for line in (Path(folder) / FILE).read_text(encoding="utf-8").splitlines(keepends=True):
+        if not line.endswith("\n"):
+            break  # being written, or cut short by a kill
         plain = json.loads(line)
         records.append(ClientOutcome(**{**plain, "outcome": Outcome[plain["outcome"].upper()]}))
     return records

@@ -36,17 +36,17 @@ class Timing:
     deadline : float
         Seconds that a round waits at most.
     quorum : float
-        Share of those asked whose answer is enough; then `grace` more seconds are waited.
+        Share of those asked whose answer is enough; then the round waits `grace` more seconds.
     grace : float
         Seconds.
     late_for : float, optional
-        Seconds after the deadline in which a late answer is still wanted; a client that owes one is
+        Seconds after the deadline in which a late answer is still used; until then its client is
         not asked again. By default ten deadlines.
     wait : float
         Seconds that a round waits at most for nodes to connect.
     poll : float
-        Longest pause between two polls. Poll often: what a node sent before it left is lost with
-        it.
+        Longest pause between two polls. Poll often: the answer of a node that leaves before the
+        next poll is lost.
     """
 
     deadline: float = 600.0
@@ -74,7 +74,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Clock:
-    """Time, and how it passes; a test has its own."""
+    """Time, and how to wait; a test has its own."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -90,7 +90,7 @@ class Request:
     t: int
     asked_at: float  # wall clock
     client: int = -1  # its number; -1: not known yet
-    start: torch.Tensor | None = None  # (d,) the model it was told to begin with
+    start: torch.Tensor | None = None  # (d,) the model that it was sent
 
 
 @dataclass
@@ -111,7 +111,7 @@ def push(grid: Grid, messages: list[Message]) -> dict[int, str]:
         part = messages[first : first + AT_ONCE]  # a list: Flower reads it several times
         try:
             ids = list(grid.push_messages(part))
-        except Exception as error:  # a round that asks nobody is a round all the same
+        except Exception as error:  # one failed call must not end the run
             logger.error("messages could not be sent: %s: %s", type(error).__name__, error)
             continue
         sent |= {first + place: str(name) for place, name in enumerate(ids) if name}
@@ -185,22 +185,22 @@ def connected(grid: Grid) -> list[Node]:
 
 def wait_for_nodes(grid: Grid, needed: int, timing: Timing, clock: Clock) -> list[Node]:
     """Who is connected, once enough are, or when waiting for them has taken long enough."""
-    end, pause, told = clock.now() + timing.wait, FIRST_PAUSE, False
+    end, pause, is_logged = clock.now() + timing.wait, FIRST_PAUSE, False
     while True:
         nodes = connected(grid)
         if len(nodes) >= needed:
             return nodes
         if clock.now() >= end:
             logger.warning(
-                "%d nodes are connected after %g s, %d were wanted: the round goes on without",
+                "%d nodes are connected after %g s, %d were wanted: the round starts without them",
                 len(nodes),
                 timing.wait,
                 needed,
             )
             return nodes
-        if not told:
+        if not is_logged:
             logger.info("waiting for nodes: %d connected, %d wanted", len(nodes), needed)
-            told = True
+            is_logged = True
         pause = min(2 * pause, timing.poll)
         clock.sleep(min(pause, max(0.0, end - clock.now())))
 
@@ -213,7 +213,7 @@ def _pulled(grid: Grid, name: str, found: Collected) -> Message | None:
                 if not reply.has_error() and not reply.has_content():
                     raise ValueError("neither content nor an error")
                 return reply
-    except Exception as error:  # whatever a stranger's bytes make Flower raise
+    except Exception as error:  # whatever bytes from outside make Flower raise
         if name not in found.unreadable:
             logger.warning("a reply could not be read: %s: %s", type(error).__name__, error)
         found.unreadable[name] = f"{type(error).__name__}: {error}"[:200]
@@ -221,7 +221,7 @@ def _pulled(grid: Grid, name: str, found: Collected) -> Message | None:
 
 
 def _restarted(grid: Grid, asked: Mapping[str, Node]) -> list[str]:
-    """Messages whose node connected anew since: whoever restarted forgot them."""
+    """Messages whose node has restarted since, and lost them."""
     nodes = {node.id: node for node in connected(grid)}
     return [
         name
@@ -231,7 +231,7 @@ def _restarted(grid: Grid, asked: Mapping[str, Node]) -> list[str]:
 
 
 def _note_restarts(grid: Grid, asked: Mapping[str, Node], found: Collected) -> None:
-    """Flower says "unavailable" of a node that left; where it is back, it restarted."""
+    """Flower reports a node that left as unavailable; one that is back has restarted."""
     left = {
         name: asked[name]
         for name, reply in found.replies.items()
@@ -243,7 +243,7 @@ def _note_restarts(grid: Grid, asked: Mapping[str, Node], found: Collected) -> N
 
 
 def last_line(words: str | None, longest: int = 200) -> str:
-    """Of a traceback: it says what happened."""
+    """Of a traceback: the error itself."""
     lines = [line.strip() for line in (words or "").splitlines() if line.strip()]
     return lines[-1][:longest] if lines else ""
 
@@ -251,14 +251,14 @@ def last_line(words: str | None, longest: int = 200) -> str:
 class ReplyBox:
     """Messages that were sent and not answered, over all rounds.
 
-    A SuperNode does one message at a time, so whoever owes an answer is not asked again.
+    A SuperNode handles one message at a time, so a node that owes an answer is not asked again.
     """
 
     def __init__(self, timing: Timing, clock: Clock) -> None:
         self.timing, self.clock = timing, clock
         self.owed: dict[str, Request] = {}  # message id → what was asked
         self.late: list[tuple[Request, Message]] = []  # trained for an earlier round
-        self.introduced: list[tuple[Request, Message]] = []  # said who they are
+        self.introduced: list[tuple[Request, Message]] = []  # answers to introductions
 
     def send(self, grid: Grid, messages: Iterable[tuple[Message, Request]]) -> dict[str, Request]:
         """Send messages; message id → request, without those that could not be sent."""

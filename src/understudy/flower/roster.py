@@ -1,4 +1,4 @@
-"""Who is who: our own stable client ids, and the nodes that speak for them.
+"""Client ids that survive restarts, and the nodes that clients are reached by.
 
 A node id lasts as long as a SuperNode process, or as its registered key. What a server remembers of
 a client must outlive both, so it is kept under an id of our own, and nodes are only places to
@@ -15,7 +15,7 @@ from typing import Any
 
 
 class ClaimRefused(Exception):
-    """A node says it is a client that belongs to another key."""
+    """A node claims the id of a client that belongs to another key."""
 
 
 @dataclass(frozen=True)
@@ -103,14 +103,14 @@ class Roster:
         named = {other.name for other in others if other.id != node.id and other.name}
         if client_id in named and client_id != node.name:
             self.turn_away(node)
-            raise ClaimRefused(f"{_said(node)} says it is {client_id!r}, another node's name")
+            raise ClaimRefused(f"{_said(node)} claims the id {client_id!r}, another node's name")
         number = self._number.get(client_id)
         if number is not None:
             bound = self.clients[number].key
             if bound and bound != node.key:
                 self.turn_away(node)
                 raise ClaimRefused(
-                    f"{_said(node)} says it is {client_id!r}, which belongs to another key"
+                    f"{_said(node)} claims the id {client_id!r}, which belongs to another key"
                 )
         else:
             number = self._add(client_id, t)

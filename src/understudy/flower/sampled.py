@@ -1,4 +1,4 @@
-"""A share of whoever is there: what Flower's FedAvg means by `fraction_train`."""
+"""A share of the reachable clients: Flower's `fraction_train`."""
 
 from __future__ import annotations
 

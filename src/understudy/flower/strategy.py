@@ -1,8 +1,8 @@
-"""A Flower strategy that drives any Understudy strategy, and rounds that end.
+"""A Flower strategy that drives any Understudy strategy, with deadlines and resumption.
 
-`select` in `configure_train`, `apply` in `aggregate_train`. Flower's own loop has one timeout, does
-not resume and does not say which node is which, so `start` has a loop of its own; called by another
-loop (such as that of a privacy wrapper) the four methods do the same without deadlines.
+`select` in `configure_train`, `apply` in `aggregate_train`. Flower's own loop has one timeout and
+does not resume, so `start` has a loop of its own; called by another loop (such as that of a privacy
+wrapper) the four methods do the same without deadlines.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-import torch
 from flwr.app import (
-    Array,
     ArrayRecord,
     ConfigRecord,
     Message,
@@ -33,13 +31,16 @@ from flwr.serverapp.strategy import Strategy as FlowerStrategy
 from understudy.core import checks
 from understudy.core.rng import generator
 from understudy.core.roles import Availability
-from understudy.core.types import Bools, Outcome, Population, Refusal
-from understudy.flower import introductions, names, summary
+from understudy.core.types import Outcome, Population
 from understudy.flower import metrics as reported
-from understudy.flower.door import Limits, Update, read_update
+from understudy.flower import names, summary
+from understudy.flower.global_model import GlobalModel
+from understudy.flower.live_state import Busy, LiveLedger
 from understudy.flower.local_config import local_values
-from understudy.flower.model_arrays import BUFFERS, ModelArrays
+from understudy.flower.membership import Membership
+from understudy.flower.model_arrays import BUFFERS
 from understudy.flower.outcomes import ClientOutcome
+from understudy.flower.reply_checks import Limits, Update, read_update
 from understudy.flower.requests import (
     Clock,
     Collected,
@@ -51,7 +52,7 @@ from understudy.flower.requests import (
 )
 from understudy.flower.roster import Node
 from understudy.flower.sampled import Sampled
-from understudy.flower.server import Busy, LiveLedger, LiveServer
+from understudy.flower.server import LiveServer
 from understudy.flower.train_round import TrainRound
 from understudy.parts.samplers.uniform import Everyone
 from understudy.server.strategy import WEIGHTINGS, Strategy
@@ -71,7 +72,7 @@ class UnderstudyStrategy(FlowerStrategy):
     deadline, quorum, grace, late_for, wait, poll
         When a round ends: see `Timing`. The `timeout` given to `start` bounds the deadline.
     folder : path, optional
-        Where the run is kept, absolute. The next run with the same folder goes on from the last
+        Where the run is kept, absolute. The next run with the same folder resumes after the last
         finished round.
     seed : int
         Of all that is drawn.
@@ -80,13 +81,14 @@ class UnderstudyStrategy(FlowerStrategy):
     population : Population, optional
         What is known of these beforehand.
     retired : sequence of str
-        Ids of clients that have left for good: wanted no more, what is remembered of them erased.
+        Ids of clients that have left for good: never asked again, what is remembered of them
+        erased. See also `request_retirement`.
     keys : bool, optional
         Whether SuperNodes authenticate with registered keys: see `Roster`.
     introduce : bool
         Ask each new node who it is. Without it, a client is its registered name, its key or its
-        node id. An app that knows no introductions trains when asked; in the first round that
-        counts as its answer.
+        node id. An app without the mod trains when asked; in the first round that counts as its
+        update.
     limits : Limits, optional
         What a reply may be at most.
     buffers : sequence of str
@@ -94,12 +96,12 @@ class UnderstudyStrategy(FlowerStrategy):
     weighting : {"examples", "clients"} or None
         In place of the strategy's own, which None leaves as it is. By examples, as Flower's FedAvg.
     availability : Availability, optional
-        A drill: who cannot be asked, on top of who is not connected.
+        Simulated absence: who cannot be asked, besides those who are not connected.
     ledger : LiveLedger, optional
-        Where rounds are told besides the folder, such as `understudy.studies.LiveLog`.
+        Where rounds are logged besides the folder, such as `understudy.studies.LiveLog`.
     fraction_train, fraction_evaluate, min_train_nodes, min_evaluate_nodes, min_available_nodes
         As in Flower's FedAvg, but waiting is bounded by `wait`. A `fraction_train` below 1 needs a
-        strategy that wants everyone: others say by their sampler whom they want.
+        strategy that wants everyone: in others the sampler decides.
     weighted_by_key, arrayrecord_key, configrecord_key
         As in Flower's FedAvg.
     train_metrics_aggr_fn, evaluate_metrics_aggr_fn : function, optional
@@ -153,7 +155,6 @@ class UnderstudyStrategy(FlowerStrategy):
         self.train_metrics_aggr_fn = train_metrics_aggr_fn
         self.evaluate_metrics_aggr_fn = evaluate_metrics_aggr_fn
         self.limits = Limits() if limits is None else limits
-        self.introduce = introduce
         self.strategy = self._settled(strategy or Strategy(), weighting)
         self.server = LiveServer(
             self.strategy,
@@ -168,16 +169,18 @@ class UnderstudyStrategy(FlowerStrategy):
         self.outcomes: tuple[ClientOutcome, ...] = ()  # of the last round
         timing = Timing(deadline, quorum, grace, late_for, wait, poll)
         self._mailbox = ReplyBox(timing, Clock() if clock is None else clock)
-        self._buffers, self._retired = tuple(buffers), list(retired)
-        self._model: ModelArrays | None = None
-        self._first: torch.Tensor | None = None  # (d,) the model until the federation begins
-        self._kept: dict[str, Array] = {}  # arrays that are not in the vector
-        self._returned: ArrayRecord | None = None  # what this strategy said the model is
+        self._members = Membership(
+            self.server,
+            self._mailbox,
+            self.limits,
+            weighted_by_key,
+            introduce and fraction_train > 0,
+            retired,
+        )
+        self._model = GlobalModel(self.server, buffers)
         self._round: TrainRound | None = None
         self._found: Collected | None = None  # answers, where our own loop waited for them
         self._evaluation: list[tuple[Message, Request]] = []
-        self._has_met = False  # whether this process has asked who is there
-        self._refused: list[Refusal] = []  # nodes, since the last round
 
     def _settled(self, strategy: Strategy, weighting: str | None) -> Strategy:
         if not isinstance(strategy, Strategy):
@@ -185,7 +188,7 @@ class UnderstudyStrategy(FlowerStrategy):
         if self.fraction_train not in (0, 1):
             if strategy.sampler != Everyone():
                 raise ValueError(
-                    f"fraction_train: expected 1.0 with {strategy.sampler!r}, which says by itself "
+                    f"fraction_train: expected 1.0 with {strategy.sampler!r}, which decides itself "
                     f"who is wanted, got {self.fraction_train!r}"
                 )
             sampler = Sampled(float(self.fraction_train), self.min_train_nodes)
@@ -215,7 +218,7 @@ class UnderstudyStrategy(FlowerStrategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Evaluate | None = None,
     ) -> Result:
-        """Play rounds until `num_rounds` are done, those of earlier runs included.
+        """Run rounds until `num_rounds` are finished, those of earlier runs included.
 
         Parameters
         ----------
@@ -242,25 +245,28 @@ class UnderstudyStrategy(FlowerStrategy):
         self.summary()
         result = Result()
         try:
-            self._open(initial_arrays)
-            result.arrays = self._arrays()
-            if evaluate_fn is not None and self._t == 0:
+            self._model.open(initial_arrays)
+            result.arrays = self._model.returned()
+            if self.server.has_begun:
+                self._members.retire()  # also where no round is left
+            if evaluate_fn is not None and self.server.t == 0:
                 _keep(result.evaluate_metrics_serverapp, 0, evaluate_fn(0, result.arrays))
-            while self._t < num_rounds and self.fraction_train:
+            for number in range(self.server.t + 1, num_rounds + 1):
                 logger.info("")
-                logger.info("[ROUND %d/%d]", self._t + 1, num_rounds)
-                self._play(grid, result, train_config, evaluate_config, evaluate_fn)
+                logger.info("[ROUND %d/%d]", number, num_rounds)
+                self._play(number, grid, result, train_config, evaluate_config, evaluate_fn)
             self.server.finish()
         except BaseException as error:
             self.server.fail(error)
             raise
         finally:
             self.server.close()
-        summary.tell(result)
+        summary.log_result(result)
         return result
 
     def _play(
         self,
+        number: int,
         grid: Grid,
         result: Result,
         train_config: ConfigRecord,
@@ -268,14 +274,13 @@ class UnderstudyStrategy(FlowerStrategy):
         evaluate_fn: Evaluate | None,
     ) -> None:
         """One round; `result.arrays` is the model before and after it."""
-        number = self._t + 1
         self.configure_train(number, result.arrays, train_config, grid)
-        assert self._round is not None
-        self._round.sent = self._mailbox.send(grid, self._round.messages)
-        self._found = self._mailbox.collect(grid, self._round.sent)
-        arrays, means = self.aggregate_train(number, self._found.replies.values())
-        result.arrays = result.arrays if arrays is None else arrays
-        _keep(result.train_metrics_clientapp, number, means)
+        if self._round is not None:
+            self._round.sent = self._mailbox.send(grid, self._round.messages)
+            self._found = self._mailbox.collect(grid, self._round.sent)
+            arrays, means = self.aggregate_train(number, self._found.replies.values())
+            result.arrays = result.arrays if arrays is None else arrays
+            _keep(result.train_metrics_clientapp, number, means)
 
         self.configure_evaluate(number, result.arrays, evaluate_config, grid)
         self._found = self._mailbox.collect(grid, self._mailbox.send(grid, self._evaluation))
@@ -297,30 +302,21 @@ class UnderstudyStrategy(FlowerStrategy):
     ) -> list[Message]:
         """Whom the round asks, and what they are sent."""
         self._round = None
-        self._open(arrays)
+        self._model.open(arrays)
         if not self.fraction_train:
             return []
         begin = perf_counter()
-        nodes = wait_for_nodes(
-            grid,
-            max(self.min_available_nodes, self.min_train_nodes, 1),
-            self.timing,
-            self._mailbox.clock,
-        )
-        self._drop_lost(nodes, grid)
-        early = self._meet(nodes, config, grid)
-        self._retire()
-        server, state = self.server, self.server.state
-        if self._returned is not None and arrays is not self._returned:
-            state.params = self._format.vector(arrays).to(state.params.device)  # a wrapper's
+        nodes, early = self._gather(grid, config, self.min_train_nodes)
+        server, state, model = self.server, self.server.state, self._model
+        model.adopt(arrays)
         there = {node.id: node for node in nodes}
-        free, why = self._free(there)
+        free, why = self._members.free(there)
         available, p = server.reachable(free)
-        why |= dict.fromkeys(np.flatnonzero(free & ~available).tolist(), "the drill")
+        why |= dict.fromkeys(np.flatnonzero(free & ~available).tolist(), "simulated absence")
         cohort = self.strategy.select(state, available, p=p)
         round_ = TrainRound(state.t, cohort, self._mailbox.clock.now(), why=why)
-        round_.refusals, self._refused = self._refused, []
-        model = self._format.record(state.params, self._kept)
+        round_.refusals = self._members.take_refused()
+        current, megabytes = model.record(), model.format.megabytes
         values = self._values(config, server_round)
         for number in cohort.asked.tolist():
             node = there[server.roster.clients[number].node]
@@ -329,14 +325,13 @@ class UnderstudyStrategy(FlowerStrategy):
             if node.id in early:
                 round_.early.append((request, early[node.id]))
                 continue
-            own = model if cohort.start is None else self._format.record(start, self._kept)
+            own = current if cohort.start is None else model.record(start)
             settings = ConfigRecord({**values, names.CLIENT_NUMBER: number})
             content = RecordDict({self.arrayrecord_key: own, self.configrecord_key: settings})
-            round_.megabytes_down += self._format.megabytes
+            round_.megabytes_down += megabytes
             if cohort.correction is not None:
-                correction = cohort.correction(number)
-                content[names.CORRECTION] = self._format.record(correction, self._kept)
-                round_.megabytes_down += self._format.megabytes
+                content[names.CORRECTION] = model.record(cohort.correction(number))
+                round_.megabytes_down += megabytes
             round_.messages.append((self._message(content, node, MessageType.TRAIN), request))
         round_.timings["select"] = perf_counter() - begin
         self._round = round_
@@ -364,24 +359,31 @@ class UnderstudyStrategy(FlowerStrategy):
         round_.take(found, self._mailbox.take_late(), self._read)
         round_.close(self.strategy.apply(server.state, round_.cohort, round_.arrivals()))
         server.settle(round_.settled)
-        self._say(round_)
+        self._log_outcomes(round_)
         means = reported.aggregate(round_.taken(), self.weighted_by_key, self.train_metrics_aggr_fn)
         self._measured("", means)
         assert round_.applied is not None
-        return (self._arrays() if round_.applied.stepped else None), means
+        return (self._model.returned() if round_.applied.stepped else None), means
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
         """Ask some of those who are free how good the model is."""
         self._evaluation = []
-        if not self.fraction_evaluate or not self.server.has_begun:
+        if not self.fraction_evaluate:
+            return []
+        if self.fraction_train:
+            nodes = connected(grid)
+        else:
+            self._model.open(arrays)
+            nodes, _ = self._gather(grid, config, self.min_evaluate_nodes)
+        if not self.server.has_begun:
             return []
         server, state, clock = self.server, self.server.state, self._mailbox.clock
-        there = {node.id: node for node in connected(grid)}
-        free = np.flatnonzero(self._free(there)[0] & state.active)
+        there = {node.id: node for node in nodes}
+        free = np.flatnonzero(self._members.free(there)[0] & state.active)
         wanted = max(int(len(free) * self.fraction_evaluate), self.min_evaluate_nodes)
-        rng = generator(server.seed, "flower/evaluate", state.t)
+        rng = generator(server.seed, "flower/evaluate", server_round)
         chosen = np.sort(rng.choice(free, size=min(wanted, len(free)), replace=False))
         settings = ConfigRecord({**config, names.ROUND: server_round})
         content = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: settings})
@@ -416,158 +418,67 @@ class UnderstudyStrategy(FlowerStrategy):
         return means
 
     def summary(self) -> None:
-        """Say how the strategy is set."""
+        """Log the settings of the strategy."""
         for line in summary.lines(self):
             logger.info("%s", line)
 
     # -- clients -------------------------------------------------------------------------------
 
     def retire(self, client_id: str) -> None:
-        """A client leaves for good, before the next round begins."""
-        self._retired.append(client_id)
+        """Retire a client before the next round begins; see also `request_retirement`."""
+        self._members.to_retire(client_id)
 
-    def _retire(self) -> None:
-        for client_id in self._retired:
-            number = self.server.roster.number(client_id)
-            if number is None:
-                logger.warning("retired: no client is called %r", client_id)
-            elif self.server.retire(client_id):
-                self._mailbox.forget(number)
-        self._retired = []
-
-    def _drop_lost(self, nodes: Sequence[Node], grid: Grid) -> None:
-        """Take what came since the last round; whoever restarted forgot what it was asked."""
-        self._mailbox.poll(grid)
-        self.server.roster.refresh(nodes)
-        lost = self._mailbox.drop_lost(nodes)
-        if self.server.has_begun:
-            self.server.settle((one.client, one.t) for one in lost if one.kind == "train")
-        now, there = self._mailbox.clock.wall(), {node.id: node.activated for node in nodes}
-        self.server.busy = [
-            one
-            for one in self.server.busy
-            if now <= one.asked_at + self.timing.patience
-            and there.get(one.node, one.activated) == one.activated
-        ]
-
-    def _meet(self, nodes: Sequence[Node], config: ConfigRecord, grid: Grid) -> dict[int, Message]:
-        """Find out who new nodes are; only the first round of a process waits for it.
-
-        The updates of nodes that trained instead of introducing themselves, by node id.
-        """
-        server, mailbox = self.server, self._mailbox
-        self._place(mailbox.take_introduced(), nodes)
-        strangers = introductions.strangers(nodes, server, mailbox)
-        answers: list[tuple[Request, Message]] = []
-        if not self.introduce:
-            silent = [introductions.Met(node) for node in strangers]
-            self._refused += introductions.place(silent, nodes, server, self._t)
-        elif strangers:
-            content, now = self._introduction(config), mailbox.clock.wall()
-            asked = [
-                (
-                    self._message(content, node, MessageType.TRAIN),
-                    Request("introduce", node, self._t, now),
-                )
-                for node in strangers
-            ]
-            sent = mailbox.send(grid, asked)
-            if self._has_met:
-                mailbox.owed |= sent  # they join when they have answered
-            else:
-                found = mailbox.collect(grid, sent)
-                answers = [(sent[name], reply) for name, reply in found.replies.items()]
-                self._place(answers, nodes)
-        self._has_met = True
+    def _gather(
+        self, grid: Grid, config: ConfigRecord, at_least: int
+    ) -> tuple[list[Node], dict[int, Message]]:
+        """Wait for nodes and find out who they are; early updates, see `Membership.meet`."""
+        needed = max(self.min_available_nodes, at_least, 1)
+        nodes = wait_for_nodes(grid, needed, self.timing, self._mailbox.clock)
+        self._members.drop_lost(nodes, grid)
+        content = self._introduction(config)
+        early = self._members.meet(
+            nodes, grid, lambda node: self._message(content, node, MessageType.TRAIN)
+        )
+        server = self.server
         if server.has_begun:
             server.grow()
         elif len(server.roster):
-            assert self._first is not None
-            server.begin(self._format, self._first)
+            server.begin(self._model.format, self._model.first)
         else:
             raise RuntimeError(
-                f"nobody to begin with: {len(nodes)} nodes are connected, none said who it is, and "
-                "`clients` names none"
+                f"no client to start with: {len(nodes)} nodes are connected, none introduced "
+                "itself, and `clients` is empty"
             )
-        return introductions.early_updates(answers)
-
-    def _place(self, answers: Sequence[tuple[Request, Message]], nodes: Sequence[Node]) -> None:
-        met = introductions.read(answers, self.limits, self.weighted_by_key)
-        self._refused += introductions.place(met, nodes, self.server, self._t)
-
-    def _free(self, there: dict[int, Node]) -> tuple[Bools, dict[int, str]]:
-        """(N,) connected and without an open request; and why the others are not."""
-        roster, busy = self.server.roster, self._mailbox.busy
-        free = np.zeros(self.server.state.n_clients, dtype=np.bool_)
-        held, why = {one.client for one in self.server.busy}, {}
-        for number, client in enumerate(roster.clients):
-            if client.node not in there or roster.of_node(client.node) != number:
-                why[number] = "not connected"
-            elif client.node in busy or number in held:
-                why[number] = "busy with an earlier request"
-            else:
-                free[number] = True
-        return free, why
+        self._members.retire()
+        return nodes, early
 
     # -- messages ------------------------------------------------------------------------------
 
     def _message(self, content: RecordDict, node: Node, kind: str) -> Message:
-        patience, group = self.timing.patience, str(self._t + 1)
+        patience, group = self.timing.patience, str(self.server.t + 1)
         return Message(content, node.id, kind, ttl=patience, group_id=group)
 
     def _values(self, config: ConfigRecord, server_round: int) -> dict[str, Any]:
-        """How clients train; what the app's own config says takes precedence."""
-        local = local_values(self.strategy.local, self._t, self.server.seed)
+        """How clients train; values of the app's own config take precedence."""
+        updates = self.server.state.updates if self.server.has_begun else 0
+        local = local_values(self.strategy.local, self.server.t, self.server.seed, updates)
         return {**local, **config, names.ROUND: server_round}
 
     def _introduction(self, config: ConfigRecord) -> RecordDict:
-        values = {**self._values(config, self._t + 1), names.INTRODUCE: True}
-        return RecordDict(
-            {self.arrayrecord_key: self._record(), self.configrecord_key: ConfigRecord(values)}
-        )
+        values = {**self._values(config, self.server.t + 1), names.INTRODUCE: True}
+        settings, model = ConfigRecord(values), self._model.record()
+        return RecordDict({self.arrayrecord_key: model, self.configrecord_key: settings})
 
     def _read(self, request: Request, reply: Message) -> Update:
         assert request.start is not None
         return read_update(
             reply.content,
-            self._format,
+            self._model.format,
             request.start,
             self.limits,
             arrays_key=self.arrayrecord_key,
             examples_key=self.weighted_by_key,
         )
-
-    # -- the model -----------------------------------------------------------------------------
-
-    @property
-    def _t(self) -> int:
-        return self.server.state.t if self.server.has_begun else 0
-
-    @property
-    def _format(self) -> ModelArrays:
-        if self._model is None:
-            raise RuntimeError("the model is not known yet: call start() or configure_train()")
-        return self._model
-
-    def _open(self, arrays: ArrayRecord) -> None:
-        """Learn what the model looks like, and go on with the folder's run if there is one."""
-        if self._model is not None:
-            return
-        model = ModelArrays.of(arrays, self._buffers)
-        self._model = self.server.resume(model) or model
-        self._first = self._model.vector(arrays)
-        in_vector = {self._model.names[place] for place in self._model.in_vector}
-        self._kept = {name: arrays[name] for name in self._model.names if name not in in_vector}
-
-    def _record(self) -> ArrayRecord:
-        assert self._first is not None
-        params = self.server.state.params if self.server.has_begun else self._first
-        return self._format.record(params, self._kept)
-
-    def _arrays(self) -> ArrayRecord:
-        """The model as it is now, for whoever plays the rounds; other arrays are taken up."""
-        self._returned = self._record()
-        return self._returned
 
     # -- the log -------------------------------------------------------------------------------
 
@@ -577,10 +488,10 @@ class UnderstudyStrategy(FlowerStrategy):
             return
         for name, value in record.items():
             if not isinstance(value, list) and isfinite(value):
-                told = name if name.startswith(prefix) else prefix + name
-                self._round.metrics[told] = float(value)
+                known_as = name if name.startswith(prefix) else prefix + name
+                self._round.metrics[known_as] = float(value)
 
-    def _say(self, round_: TrainRound) -> None:
+    def _log_outcomes(self, round_: TrainRound) -> None:
         counts = np.bincount(round_.outcome, minlength=len(Outcome))
         words = [f"{counts[one]} {one.name.lower()}" for one in Outcome if counts[one]]
         logger.info("aggregate_train: %s", ", ".join(words))
@@ -590,7 +501,7 @@ class UnderstudyStrategy(FlowerStrategy):
                 logger.info("\t> %s: %s%s", one.id, one.outcome.name.lower(), why)
 
     def _finish_round(self) -> None:
-        """Write down the round, and commit the state that follows it."""
+        """Log the round, and commit the state that follows it."""
         round_, self._round = self._round, None
         if round_ is None:
             return

@@ -1,4 +1,4 @@
-"""How a strategy is set and what it came to, as Flower's strategies tell it: a tree of lines."""
+"""Settings and result of a strategy as Flower logs them: a tree of lines."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def lines(strategy: UnderstudyStrategy) -> Iterator[str]:
         f"{timing.wait:g} s"
     )
     norm = "any norm" if limits.norm is None else f"norm up to {limits.norm:g}"
-    yield f"\t├──> At the door: {norm}{', clipped' if limits.clip else ''}"
-    yield f"\t├──> Kept in: {'nothing, a crash loses all' if folder is None else folder}"
+    yield f"\t├──> Checks: {norm}{', clipped' if limits.clip else ''}"
+    yield f"\t├──> Folder: {'none, a crash loses the run' if folder is None else folder}"
     yield "\t└──> Keys in records:"
     yield f"\t\t├── Weighted by: '{strategy.weighted_by_key}'"
     yield f"\t\t├── ArrayRecord key: '{strategy.arrayrecord_key}'"
@@ -57,8 +57,8 @@ def _short(part: object) -> str:
     return re.sub(r"<function (\S+) at 0x[0-9a-f]+>", r"\1", repr(part))
 
 
-def tell(result: Result) -> None:
-    """Log what came out."""
+def log_result(result: Result) -> None:
+    """Log the result."""
     logger.info("")
     logger.info("Final results:")
     for line in io.StringIO(str(result)):

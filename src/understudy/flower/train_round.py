@@ -1,4 +1,4 @@
-"""One round of training, from who was asked to what is written down about it."""
+"""One round of training, from who was asked to its log."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from understudy.core.types import (
     Refusal,
     RoundLog,
 )
-from understudy.flower.door import Update
 from understudy.flower.model_arrays import Unreadable
 from understudy.flower.outcomes import ClientOutcome
+from understudy.flower.reply_checks import Update
 from understudy.flower.requests import NODE_UNAVAILABLE, Collected, Request, last_line
 from understudy.flower.roster import Client
 
@@ -29,7 +29,7 @@ Read = Callable[[Request, Message], Update]  # raises Unreadable
 
 @dataclass
 class TrainRound:
-    """What is known of a round while it is played."""
+    """What is known of a round while it runs."""
 
     t: int
     cohort: Cohort
@@ -41,7 +41,7 @@ class TrainRound:
     late: list[tuple[Request, Update]] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     settled: set[tuple[int, int]] = field(default_factory=set)  # (client, round): nothing will come
-    became: dict[int, Outcome] = field(default_factory=dict)  # where the round itself cannot tell
+    became: dict[int, Outcome] = field(default_factory=dict)  # more exact than what `apply` finds
     why: dict[int, str] = field(default_factory=dict)  # details for a person
     seconds: dict[int, float] = field(default_factory=dict)  # until each answered
     megabytes_down: float = 0.0
@@ -129,7 +129,7 @@ class TrainRound:
     # -- what became of it ---------------------------------------------------------------------
 
     def close(self, applied: Applied) -> None:
-        """The step is taken: say what became of everyone."""
+        """The step is taken: set every client's outcome."""
         self.applied, self.outcome = applied, applied.outcome.copy()
         for client, outcome in self.became.items():
             if self.outcome[client] == Outcome.MISSING:

@@ -17,10 +17,12 @@ from understudy.graph.dependency_graph import (
     unknown_similarity,
     update_similarity,
 )
+from understudy.graph.noise_answers import NoiseAnswers
 
 __all__ = [
     "MAX_CLIENTS",
     "EdgeScore",
+    "NoiseAnswers",
     "best_edge_score",
     "cosine_similarity",
     "edge_f1",

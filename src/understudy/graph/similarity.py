@@ -118,6 +118,7 @@ def functional_similarity(
     n_clients: int | None = None,
     n_samples: int = 256,
     ridge: float = 1e-3,
+    noise: str = "covariance",
 ) -> Matrix:
     """Cosine of what the clients' models answer, on average, to the same noise (eq. 12).
 
@@ -141,6 +142,10 @@ def functional_similarity(
     ridge
         Where n is not above the number of input values, the covariance has no full rank; this
         share of the mean variance is then added to its diagonal.
+    noise
+        ``"covariance"``: Gaussian noise with the mean and covariance of the inputs, as in the
+        paper; ``"scalar"``: every value drawn by itself, with the one mean and standard deviation
+        of all values, as in the authors' program.
 
     Returns
     -------
@@ -159,12 +164,12 @@ def functional_similarity(
             raise ValueError(f"n_clients must be len(vectors) = {len(vectors)}, got {n_clients}")
         n_clients = len(vectors)
         load = vectors.__getitem__
-    noise = torch.from_numpy(_gaussian_like(validation_inputs, rng, n_samples, ridge))
+    drawn = torch.from_numpy(noise_like(validation_inputs, rng, n_samples, ridge, noise))
     model = copy.deepcopy(module).eval()
     answers: list[Matrix | None] = []
     for k in range(n_clients):
         vector = load(k)
-        answers.append(None if vector is None else _mean_answer(model, vector, noise, k))
+        answers.append(None if vector is None else mean_answer(model, vector, drawn, k))
     width = next((len(answer) for answer in answers if answer is not None), 1)
     rows = [np.full(width, np.nan) if answer is None else answer for answer in answers]
     return np.maximum(cosine_similarity(np.array(rows).reshape(n_clients, width)), 0.0)
@@ -234,6 +239,30 @@ def _to_numpy(values: torch.Tensor) -> Matrix:
     return array
 
 
+def noise_like(
+    inputs: torch.Tensor | NDArray[np.floating],
+    rng: np.random.Generator,
+    n_samples: int,
+    ridge: float = 1e-3,
+    noise: str = "covariance",
+) -> Matrix:
+    """(n_samples, ...) noise like the inputs; see `functional_similarity`."""
+    if noise == "covariance":
+        return _gaussian_like(inputs, rng, n_samples, ridge)
+    if noise == "scalar":
+        return _scalar_noise(inputs, rng, n_samples)
+    raise ValueError(f'noise must be "covariance" or "scalar", got {noise!r}')
+
+
+def _scalar_noise(
+    inputs: torch.Tensor | NDArray[np.floating], rng: np.random.Generator, n_samples: int
+) -> Matrix:
+    """(n_samples, ...) independent noise with the mean and standard deviation of all values."""
+    examples = _to_numpy(inputs) if isinstance(inputs, torch.Tensor) else inputs.astype(np.float64)
+    drawn = rng.normal(examples.mean(), examples.std(), (n_samples, *examples.shape[1:]))
+    return np.asarray(drawn, dtype=np.float64)
+
+
 def _gaussian_like(
     inputs: torch.Tensor | NDArray[np.floating],
     rng: np.random.Generator,
@@ -265,8 +294,8 @@ def _gaussian_like(
     return shaped
 
 
-def _mean_answer(
-    model: torch.nn.Module, vector: torch.Tensor, noise: torch.Tensor, k: int
+def mean_answer(
+    model: torch.nn.Module, vector: torch.Tensor, noise: torch.Tensor, k: int = 0
 ) -> Matrix:
     """Client k's mean output on the noise, flattened."""
     parts = dict(model.named_parameters())

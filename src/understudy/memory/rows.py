@@ -5,6 +5,9 @@ is never written: a new row of that client goes to the lowest free slot, and the
 again once the next commit no longer needs it. A row written since the commit is overwritten in
 place. So the file always holds the last committed round whole, and never more is written than
 the rows that changed.
+
+A row in a file has a checksum, which a commit keeps beside its slot. A row that was there when the
+file was opened is verified once, when it is first read; rows that this process wrote are not.
 """
 
 from __future__ import annotations
@@ -12,13 +15,16 @@ from __future__ import annotations
 import heapq
 import os
 import warnings
+import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
+from understudy.core.files import file_named, no_link_opener
 from understudy.core.types import Block, Ints
-from understudy.memory.tensor_stream import raw_bytes
+from understudy.memory.tensor_stream import CheckpointError, raw_bytes
 
 ALIGNMENT = 64  # bytes: results of vectorised kernels may depend on how a row is aligned
 
@@ -62,13 +68,17 @@ class RowStore:
         self._capacity = 0
         self._owner: Ints = np.zeros(0, dtype=np.int64)  # (capacity,) client of a slot, -1 free
         self._kept = np.zeros(0, dtype=np.bool_)  # (capacity,) the last commit points to it
+        self._crc = np.zeros(0, dtype=np.uint32)  # (capacity,) of each row in the file
+        self._doubted = np.zeros(0, dtype=np.bool_)  # (capacity,) to be verified when it is read
         self._free: list[int] = []  # heap: neither owned nor kept
         self._written = 0  # slots taken since the last commit
         self._dirty = False
+        self._doubtful = False  # whether any row is to be verified
+        self._unsealed = 0  # rows that were committed before there were checksums
         self._data: torch.Tensor  # (capacity, width)
         self._fd = -1
         if path is not None:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            self._fd = no_link_opener(str(path), os.O_RDWR | os.O_CREAT)
         self._extend(n_rows + (spare_slots(n_rows) if path is not None else 0))
 
     # -- reading -------------------------------------------------------------------------------
@@ -87,18 +97,54 @@ class RowStore:
         slot = int(self.slot[client])
         if slot < 0:
             return torch.zeros(self.width, dtype=self.dtype, device=self.device)
+        if self._doubted[slot]:
+            self._verify(np.array([slot]))
         return self._data[slot]
 
     def gather(self, clients: Ints) -> torch.Tensor:
         """(len(clients), width): a copy of their rows, zeros where there is none."""
-        slots = torch.from_numpy(self.slot[clients])
-        rows = self._data[slots.clamp(min=0).to(self.device)]
-        rows[(slots < 0).to(self.device)] = 0
+        wanted = self.slot[clients]
+        self._verify(wanted[wanted >= 0])
+        slots = torch.from_numpy(wanted).to(self.device)
+        if bool((slots >= 0).all()):
+            return self._data[slots]
+        # a slot that nobody has may be a hole of the file: reading it can need room on the disk
+        rows = torch.zeros((len(slots), self.width), dtype=self.dtype, device=self.device)
+        rows[slots >= 0] = self._data[slots[slots >= 0]]
         return rows
 
     def block(self) -> Block:
         """All slots as one block: the row of client i is number `slot[i]`."""
+        self._verify(self.slot[self.known])
         return Block(owner=self._owner.copy(), data=self._data)
+
+    @property
+    def checksums(self) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
+        """(N,) the checksum of each client's row in the file, 0 where there is none."""
+        crc = np.zeros(self.n_rows, dtype=np.uint32)
+        crc[self.known] = self._crc[self.slot[self.known]]
+        return crc
+
+    def verify(self) -> int:
+        """Verify what was in the file when it was opened; how many rows have no checksum.
+
+        Rows are verified when they are read; this is for whoever wants to know before.
+        """
+        self._verify(self.slot[self.known])
+        return self._unsealed
+
+    def _verify(self, slots: Ints) -> None:
+        if not self._doubtful:
+            return
+        for slot in slots[self._doubted[slots]]:
+            found = zlib.crc32(raw_bytes(self._data[slot]))
+            if found != int(self._crc[slot]):
+                raise CheckpointError(
+                    f"{self.path}: damaged: the row of client {self._owner[slot]} does not fit its "
+                    f"checksum (expected {int(self._crc[slot]):08x}, got {found:08x})"
+                )
+            self._doubted[slot] = False
+        self._doubtful = bool(self._doubted.any())
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -154,7 +200,8 @@ class RowStore:
     def flush(self) -> None:
         """Force the rows to the disk: what a commit does before it points to them."""
         if self.path is not None and self._dirty:
-            os.fsync(self._fd)
+            with file_named(self.path):
+                os.fsync(self._fd)
             self._dirty = False
 
     def committed(self) -> None:
@@ -167,15 +214,33 @@ class RowStore:
             heapq.heappush(self._free, int(slot))
         self._written = 0
 
-    def restore(self, slot: Ints) -> None:
-        """Take up a commit: `slot` is the (N,) array that it holds, the rows are in the file."""
-        assert self.path is not None and len(slot) == self.n_rows
+    def restore(self, slot: Ints, crc: np.ndarray[Any, np.dtype[np.uint32]] | None = None) -> None:
+        """Take up a commit: the rows are in the file.
+
+        Parameters
+        ----------
+        slot : (N,) array
+            Which slot each client's row is in; -1: none. No two have the same one.
+        crc : (N,) array, optional
+            The rows' checksums; without them rows are not verified.
+        """
+        if self.path is None or len(slot) != self.n_rows:
+            raise ValueError(f"slot: expected a file and {self.n_rows} slots, got {len(slot)}")
         self._extend(int(slot.max(initial=-1)) + 1)
         self.slot = np.array(slot, dtype=np.int64)
         clients = np.flatnonzero(self.slot >= 0)
         self._owner[self.slot[clients]] = clients
         self._kept = self._owner >= 0
         self._free = [int(s) for s in np.flatnonzero(~self._kept)]  # sorted: a heap
+        if crc is None:
+            self._unsealed = len(clients)
+            # from now on they have one: what is read next must be what is here now
+            for place in self.slot[clients]:
+                self._crc[place] = zlib.crc32(raw_bytes(self._data[place]))
+        else:
+            self._crc[self.slot[clients]] = crc[clients]
+            self._doubted[self.slot[clients]] = True
+            self._doubtful = bool(len(clients))
 
     def bytes(self) -> int:
         """What all slots take, in memory or on disk."""
@@ -208,6 +273,8 @@ class RowStore:
         self._data, self._capacity = rows, capacity
         self._owner = np.concatenate([self._owner, np.full(added, -1, dtype=np.int64)])
         self._kept = np.concatenate([self._kept, np.zeros(added, dtype=np.bool_)])
+        self._crc = np.concatenate([self._crc, np.zeros(added, dtype=np.uint32)])
+        self._doubted = np.concatenate([self._doubted, np.zeros(added, dtype=np.bool_)])
         for slot in range(old, capacity):
             heapq.heappush(self._free, slot)
 
@@ -216,10 +283,12 @@ class RowStore:
             self._data[slot].copy_(row)
             return
         data = raw_bytes(row.to(self.dtype))
+        self._crc[slot], self._doubted[slot] = zlib.crc32(data), False
         offset = slot * self._stride
-        while data:
-            done = os.pwrite(self._fd, data, offset)
-            data, offset = data[done:], offset + done
+        with file_named(self.path):
+            while data:
+                done = os.pwrite(self._fd, data, offset)
+                data, offset = data[done:], offset + done
         self._dirty = True
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from understudy.core.brief import shown
+from understudy.core.files import refuse_link
 from understudy.core.types import Population
 from understudy.memory.tensor_stream import CheckpointError
 from understudy.memory.writer_lock import WriterLock
@@ -15,6 +17,16 @@ OURS = re.compile(
     r"(sampler|compensator|server|local|guard)-\d+\.rows"
     r"|population-\d+\.safetensors(\.new)?|state\.safetensors\.new"
 )
+
+
+def own_file(folder: Path, name: object) -> Path:
+    """The file that a commit points to; a name that no commit writes is refused."""
+    if not isinstance(name, str) or not OURS.fullmatch(name):
+        raise CheckpointError(
+            f"{folder / STATE}: points to {shown(name)}, which is no file of a run"
+        )
+    refuse_link(folder / name)
+    return folder / name
 
 
 class RunFolder:
@@ -33,7 +45,7 @@ class RunFolder:
         if (folder / STATE).exists():
             run_folder.close()
             raise CheckpointError(
-                f"{folder}: holds a run already; go on with it by resume() or by init(…, "
+                f"{folder}: already holds a run; resume it by resume() or by init(…, "
                 "resume=True), or name another folder"
             )
         run_folder.sweep(keep=set())  # what a run that died before its first commit left
@@ -45,10 +57,14 @@ class RunFolder:
 
     def _unused(self, stem: str, suffix: str) -> Path:
         number = 0
-        while (path := self.folder / f"{stem}-{number}.{suffix}").exists():
-            number += 1
-        path.touch()
-        return path
+        while True:
+            path = self.folder / f"{stem}-{number}.{suffix}"
+            try:
+                path.touch(exist_ok=False)  # a link that leads nowhere exists too
+            except FileExistsError:
+                number += 1
+            else:
+                return path
 
     def new_population(self) -> Path:
         """A name for a new population file."""

@@ -8,6 +8,10 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from understudy.core.files import no_link_opener, refuse_link
+from understudy.core.printable import printable
+
+MOST_WORDS = 300  # characters that are read of who writes
 POLL = 0.1  # seconds between two tries to take a lock
 
 
@@ -26,6 +30,16 @@ def taken(path: Path, patience: float = 0.0) -> FileLock | None:
     except Timeout:
         return None
     return lock
+
+
+def _text_of(writer: Path) -> str:
+    """Who writes, by their own words; anybody's, so they are cut and printable."""
+    try:
+        with open(writer, encoding="utf-8", errors="replace", opener=no_link_opener) as file:
+            text = file.read(MOST_WORDS)
+    except OSError:
+        return ""
+    return " ".join(str(printable(text)).split())
 
 
 class WriterLock:
@@ -50,13 +64,15 @@ class WriterLock:
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         writer = folder / "writer"
+        refuse_link(folder / "lock")
         lock = taken(folder / "lock", patience)
         if lock is None:
-            who = writer.read_text() if writer.exists() else "another process"
+            who = _text_of(writer) or "another process"
             raise FolderInUse(f"{folder}: {refusal.format(who=who)}")
         self._lock = lock
         try:
-            writer.write_text(f"pid {os.getpid()} on {socket.gethostname()}")
+            with open(writer, "w", opener=no_link_opener) as file:
+                file.write(f"pid {os.getpid()} on {socket.gethostname()}")
         except BaseException:
             self.release()
             raise

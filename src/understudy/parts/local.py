@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from understudy.core import checks
+from understudy.core.describe import added
 from understudy.core.roles import LocalRule, Schedule
 from understudy.core.types import Ints, RoundEnd, Setup
 from understudy.memory.rows import RowStore
+from understudy.parts.optimizers import check_optimizer
 from understudy.parts.schedules import constant
 
 if TYPE_CHECKING:
@@ -76,8 +78,9 @@ class Scaffold:
 
     Notes
     -----
-    A late update is dropped: the variates it would need are gone. Momentum is refused, because
-    Δ_i / (K_i η) is the mean gradient of plain steps only. Buffers have no variate.
+    A late update is dropped: the variates it would need are gone. Momentum and optimizers other
+    than SGD are refused, because Δ_i / (K_i η) is the mean gradient of plain steps only. Buffers
+    have no variate.
 
     References
     ----------
@@ -93,12 +96,19 @@ class Scaffold:
                 "local.momentum: expected 0 with Scaffold, whose variates are the mean gradient "
                 f"of plain steps, got {strategy.local.momentum!r}"
             )
+        if not strategy.local.plain_sgd:
+            raise ValueError(
+                "local.optimizer: expected 'sgd' without options with Scaffold, whose variates are "
+                f"the mean gradient of plain steps, got {strategy.local.optimizer!r}"
+            )
 
     def init(self, setup: Setup) -> ScaffoldState:
         return ScaffoldState(common=torch.zeros_like(setup.params), own=setup.rows())
 
     def correction(self, state: ScaffoldState, ids: Ints) -> Callable[[int], torch.Tensor]:
-        return lambda client: state.common - state.own.get(client)
+        # rows in a file are on the CPU, wherever the model is
+        device = state.common.device
+        return lambda client: state.common - state.own.get(client).to(device)
 
     def learn(self, state: ScaffoldState, end: RoundEnd) -> None:
         if not len(end.arrivals):
@@ -107,7 +117,7 @@ class Scaffold:
         eta, n_active = end.lr(end.t), int(end.active.sum())
         change = torch.zeros_like(state.common)
         for (client, delta), n_steps in zip(end.arrivals, end.arrivals.n_steps, strict=True):
-            before = state.own.get(client)
+            before = state.own.get(client).to(state.common.device)
             after = before - state.common - delta / (float(n_steps) * eta)
             after[end.n_parameters :] = 0
             change += after - before  # first: `before` is borrowed from the row that is written
@@ -123,8 +133,9 @@ class Local:
     ----------
     lr : float
         Local step η_L.
-    schedule : function of the round
-        Factor on `lr` in round t = 0, 1, …
+    schedule : function of the updates made
+        Factor on `lr` after t = 0, 1, … updates of the model: a round in which the model stood
+        still does not count.
     epochs : int
         Passes over the client's data; not used when `steps` is given.
     steps : int, optional
@@ -134,9 +145,19 @@ class Local:
     batch_growth : float
         B_t = batch_size · (1 + batch_growth · t): 1 gives FL-FDMS's growing batch.
     momentum, weight_decay : float
-        As in torch's SGD.
+        As in torch's SGD; given to other optimizers too, and refused where they have none.
     rule : LocalRule
         `Plain`, `Proximal` or `Scaffold`.
+    optimizer : str
+        A class of ``torch.optim`` in upper or lower case, such as ``"adam"``; made anew, without
+        memory, for each client and round.
+    optimizer_options : dict
+        Its other arguments, as numbers: ``{"betas": (0.9, 0.99)}``.
+
+    Examples
+    --------
+    >>> from understudy import Local
+    >>> local = Local(lr=0.001, optimizer="adamw", weight_decay=0.01)
     """
 
     lr: float = 0.1
@@ -148,6 +169,8 @@ class Local:
     momentum: float = 0.0
     weight_decay: float = 0.0
     rule: LocalRule = field(default_factory=Plain)
+    optimizer: str = added("0.1", "sgd")
+    optimizer_options: Mapping[str, Any] = added("0.1", factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         checks.number("lr", self.lr, low=0, low_open=True)
@@ -160,9 +183,16 @@ class Local:
         checks.number("momentum", self.momentum, low=0, high=1, high_open=True)
         checks.number("weight_decay", self.weight_decay, low=0)
         checks.part("rule", self.rule, "init", "correction", "learn")
+        check_optimizer(self)
+        object.__setattr__(self, "optimizer_options", dict(self.optimizer_options))
+
+    @property
+    def plain_sgd(self) -> bool:
+        """Whether steps are those of SGD with momentum, which all engines can make."""
+        return str(self.optimizer).lower() == "sgd" and not self.optimizer_options
 
     def lr_at(self, t: int) -> float:
-        """η_t, the local step of round `t`."""
+        """The local step after `t` updates of the model."""
         return float(self.lr * self.schedule(t))
 
     def batch_size_at(self, t: int) -> int:

@@ -1,4 +1,4 @@
-"""Learning-rate schedules: ``schedule(t)`` is the factor on `lr` in round t = 0, 1, …"""
+"""Learning-rate schedules: ``schedule(t)`` is the factor on `lr` after t = 0, 1, … updates."""
 
 from __future__ import annotations
 

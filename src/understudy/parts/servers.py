@@ -47,8 +47,8 @@ class Sgd:
     ----------
     lr : float
         Server step η.
-    schedule : function of the round
-        Factor on `lr` in round t.
+    schedule : function of the updates made
+        Factor on `lr` after t = 0, 1, … updates of the model.
     """
 
     lr: float = 1.0

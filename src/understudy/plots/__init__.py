@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from understudy.plots.clients import client_accuracy, client_values, sampling_counts
 from understudy.plots.curves import convergence, substitution_error
+from understudy.plots.differences import differences
 from understudy.plots.federation import OUTCOME_COLOURS, attendance, partition
 from understudy.plots.levels import intervals, levels
 from understudy.plots.pairs import similarity, stood_in
@@ -23,6 +24,7 @@ __all__ = [
     "client_accuracy",
     "client_values",
     "convergence",
+    "differences",
     "intervals",
     "levels",
     "partition",

@@ -14,13 +14,13 @@ from understudy.core.intervals import half_width
 from understudy.core.types import Floats
 from understudy.plots.measures import measure
 from understudy.plots.runs import Runs, by_run
+from understudy.plots.seed_rows import seed_rows
 from understudy.plots.series import labels_in, need, one_group
 from understudy.plots.style import (
     Style,
     canvas,
     legend_below,
     name_height,
-    row_height,
     style_of,
     text,
     texts,
@@ -28,7 +28,6 @@ from understudy.plots.style import (
     wrapped,
 )
 
-ROW = 0.36  # inches of a strategy
 DODGE = 0.5  # share of the room between two levels over which strategies are spread
 
 
@@ -148,28 +147,11 @@ def intervals(
         raise ValueError(f"frame: expected values of {metric!r}, got none")
     shown = measure(metric)
     labels = labels_in(known, by)
-    names = wrapped(labels)
-    figure, axes = canvas(0.85 + row_height(names, ROW) * max(len(labels), 3))
-    looks = style_of(styles, labels)
-    for place, label in enumerate(labels):
-        values = known[known[by] == label][metric].to_numpy(dtype=np.float64) * shown.scale
-        row, look = len(labels) - 1 - place, looks[label]
-        axes.plot(values, np.full(len(values), row - 0.22), ".", color="#9AA1AB", markersize=4)
-        axes.errorbar(
-            np.array([values.mean()]),
-            np.array([row]),
-            xerr=np.array([_half(values)]),
-            color=look.colour,
-            marker=look.marker,
-            markersize=6,
-            capsize=3,
-            elinewidth=1.6,
-        )
-    axes.set_yticks(range(len(labels)), labels=names[::-1], fontsize=9)
-    axes.set_ylim(-0.6, len(labels) - 0.5)
-    axes.grid(visible=False, axis="y")
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
+    values = {
+        label: known[known[by] == label][metric].to_numpy(dtype=np.float64) * shown.scale
+        for label in labels
+    }
+    figure, axes = seed_rows(values, style_of(styles, labels))
     axes.set_xlabel(text(shown.head))
     titled(axes, title)
     return figure

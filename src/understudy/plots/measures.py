@@ -8,6 +8,7 @@ from understudy.measures import Measure
 from understudy.measures import measure as as_in_tables
 
 WORDS = {
+    "absent_represented": "absent clients that are represented",
     "accuracy_best": "best test accuracy",
     "accuracy_last": "test accuracy in the last round",
     "accuracy_last10": "test accuracy, mean of the last 10 rounds",
@@ -17,6 +18,7 @@ WORDS = {
     "client_accuracy_best10": "accuracy of the best 10 % of clients",
     "count_variance": "variance of sampling counts",
     "fluctuation": "fluctuation over the last 20 rounds",
+    "largest_share": "largest share of one row",
     "loss_last": "test loss in the last round",
     "oracle_error": "substitution error ‖e‖²",
     "oracle_error_relative": "substitution error ‖e‖², relative",

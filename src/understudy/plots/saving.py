@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from io import BytesIO
 from typing import Any
 
@@ -10,6 +11,7 @@ from matplotlib.figure import Figure
 
 # Text stays text: smaller, and it can be searched.
 SVG: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "understudy"}
+_NOT_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # no viewer reads a file with one of these
 PIXELS_PER_INCH = 160
 
 
@@ -18,7 +20,7 @@ def svg(figure: Figure) -> bytes:
     stream = BytesIO()
     with matplotlib.rc_context(SVG):
         figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
-    return stream.getvalue()
+    return _NOT_XML.sub(b"?", stream.getvalue())
 
 
 def png(figure: Figure, dpi: int = PIXELS_PER_INCH) -> bytes:

@@ -14,6 +14,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from understudy.core.printable import printable
 from understudy.plots.notebook_figure import NotebookFigure
 
 # Okabe and Ito's colours, which colour-blind people can tell apart (without yellow, which is lost
@@ -62,7 +63,7 @@ def text(label: object, longest: int = LONGEST_LABEL) -> str:
     if len(words) > longest:
         kept = longest - 1
         words = words[: kept - kept // 3] + "…" + words[len(words) - kept // 3 :]
-    words = words.replace("$", r"\$")
+    words = str(printable(words)).replace("$", r"\$")
     return f" {words}" if words.startswith("_") else words  # legends leave out what begins with _
 
 

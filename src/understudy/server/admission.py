@@ -1,4 +1,4 @@
-"""Which arrivals a round takes in: one bad client is refused with a reason, the round goes on."""
+"""Which arrivals a round takes in: one bad client is refused with a reason, the round continues."""
 
 from __future__ import annotations
 
@@ -12,12 +12,71 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from understudy.core.brief import shown
 from understudy.core.types import Arrivals, Bools, Cohort, Floats, Ints, Outcome, Reason, Refusal
 from understudy.memory.tensor_stream import as_tensor
 
 LARGEST = 2.0**53  # examples or steps: beyond it nobody counts, and sums could overflow
+EXAMPLES_FACTOR = 10  # times what the population says of a client: more is not believed
 
 Request = tuple[int, int]  # (client, the round it was asked in)
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """How large what a client sends may be.
+
+    Parameters
+    ----------
+    entry : float
+        Largest absolute value of an entry of an update.
+    norm : float
+        Largest Euclidean norm of the first `n_parameters` entries.
+    n_parameters : int
+        Where the parameters end and the buffers begin.
+    n_examples : (N,) array
+        Most examples a client may report.
+    """
+
+    entry: float
+    norm: float
+    n_parameters: int
+    n_examples: Floats
+
+    @classmethod
+    def of(
+        cls,
+        params: torch.Tensor,
+        n_parameters: int,
+        n_clients: int,
+        given_examples: Floats | None,
+        max_norm: float | None = None,
+        max_examples: float | None = None,
+    ) -> Bounds:
+        """The bounds of a run; `given_examples` is what the population itself says, not clients."""
+        examples = np.full(n_clients, LARGEST)
+        if given_examples is not None:
+            known = ~np.isnan(given_examples)
+            examples[known] = np.minimum(LARGEST, EXAMPLES_FACTOR * given_examples[known])
+        if max_examples is not None:
+            examples = np.minimum(examples, float(max_examples))
+        return cls(
+            entry=largest_entry(params.dtype, n_clients),
+            norm=math.inf if max_norm is None else float(max_norm),
+            n_parameters=n_parameters,
+            n_examples=examples,
+        )
+
+
+def largest_entry(dtype: torch.dtype, n_clients: int) -> float:
+    """√(largest float32)/N: the sum of N such entries, and its square, are finite.
+
+    So one update can neither make the model infinite nor the second moments of `Adam` and `Yogi`.
+    In float16 the square may overflow (its largest number is 65,504, so that the square's bound
+    would refuse honest updates): there it is the sum alone.
+    """
+    largest = math.sqrt(torch.finfo(torch.float32).max)
+    return min(largest, torch.finfo(dtype).max) / n_clients
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +97,16 @@ def admit(
     *,
     needs_steps: bool,
     n_classes: int | None = None,
+    bounds: Bounds | None = None,
 ) -> Admitted:
     """Sort arrivals into fresh, late and refused, by ascending id whatever order they came in.
 
     The first valid arrival of a (client, start round) counts, a second one is a duplicate.
     """
+    if bounds is None:
+        bounds = Bounds.of(params, len(params), len(active), None)
     fields = _columns(arrivals)
-    sound = _sound(fields, params, needs_steps)
+    sound = _sound(fields, params, needs_steps, bounds)
     if sound.all() and _just_as_asked(fields, cohort, active):
         everything = list(range(len(fields["ids"])))
         return Admitted(
@@ -64,12 +126,13 @@ def admit(
             if request in accepted:
                 reason = Reason.DUPLICATE, f"a second update for round {request[1]}"
             elif request not in open_requests:
-                reason = Reason.NOT_ASKED, f"not asked in round {request[1]}, or answered already"
+                asked_in = shown(request[1])
+                reason = Reason.NOT_ASKED, f"not asked in round {asked_in}, or answered already"
             else:
                 answered.add(request)
                 reason = None
                 if not sound[position]:
-                    reason = _fault(fields, position, params, needs_steps)
+                    reason = _fault(fields, position, params, needs_steps, bounds)
         if reason is not None:
             refusals.append(Refusal(client, *reason))
         elif request is not None:
@@ -98,7 +161,6 @@ def _columns(arrivals: Arrivals) -> dict[str, Any]:
                 f"Arrivals.{name}: expected {len(arrivals.ids)} entries, one for each id, "
                 f"got {len(value)}"
             )
-    fields["finite"] = _surely_finite(fields["deltas"])
     return fields
 
 
@@ -113,32 +175,43 @@ def _just_as_asked(fields: dict[str, Any], cohort: Cohort, active: Bools) -> boo
     return ascending and bool(active[ids].all() and np.isin(ids, cohort.asked).all())
 
 
-def _sound(fields: dict[str, Any], params: torch.Tensor, needs_steps: bool) -> Bools:
+def _sound(
+    fields: dict[str, Any], params: torch.Tensor, needs_steps: bool, bounds: Bounds
+) -> Bools:
     """Arrivals that surely have no fault, told for all at once; the others are looked at singly."""
     deltas, nobody = fields["deltas"], np.zeros(len(fields["ids"]), dtype=np.bool_)
     fits = isinstance(deltas, torch.Tensor) and deltas.dtype == params.dtype
     if not fits or deltas.shape[1:] != params.shape:
         return nobody
-    sound: Bools = fields["finite"].copy()
-    counts = ["n_examples", "n_steps"] if needs_steps else ["n_examples"]
-    for name in counts:
-        values = fields[name]
-        if values is None and name == "n_examples":
-            continue
-        if not isinstance(values, np.ndarray) or values.dtype.kind not in "iuf" or values.ndim != 1:
+    # an entry is never larger than the norm, which is one pass; NaN is not below any bound
+    sound: Bools = _norms(deltas) <= min(bounds.entry, bounds.norm)
+    if fields["n_examples"] is not None:
+        n_examples, ids = _counts(fields["n_examples"]), _counts(fields["ids"])
+        if n_examples is None or ids is None or ids.dtype.kind == "f":
             return nobody
-        sound &= (values > 0) & (values <= LARGEST)
+        known = (ids >= 0) & (ids < len(bounds.n_examples))
+        most = np.where(known, bounds.n_examples[np.where(known, ids, 0)], 0.0)
+        sound &= (n_examples > 0) & (n_examples <= most)
+    if needs_steps:
+        n_steps = _counts(fields["n_steps"])
+        if n_steps is None:
+            return nobody
+        sound &= (n_steps >= 1) & (n_steps <= LARGEST)
     return sound
 
 
-def _surely_finite(deltas: Any) -> Bools:
-    """Rows of a matrix whose sum is finite, which proves all their entries so, in one pass."""
-    nobody = np.zeros(len(deltas), dtype=np.bool_)
-    if not isinstance(deltas, torch.Tensor) or deltas.ndim != 2:
-        return nobody
+def _counts(values: Any) -> npt.NDArray[Any] | None:
+    """A column of plain numbers; None where it is anything else."""
+    plain = isinstance(values, np.ndarray) and values.dtype.kind in "iuf" and values.ndim == 1
+    return values if plain else None
+
+
+def _norms(deltas: torch.Tensor) -> Floats:
+    """(k,) Euclidean norms of the rows of a matrix; infinity where they cannot be told so."""
     if deltas.layout != torch.strided or deltas.is_meta or not deltas.is_floating_point():
-        return nobody
-    return np.asarray(torch.isfinite(deltas.sum(dim=1)).cpu().numpy(), dtype=np.bool_)
+        return np.full(len(deltas), np.inf)
+    norms = torch.linalg.vector_norm(deltas, dim=1).double().cpu().numpy()
+    return np.asarray(norms, dtype=np.float64)
 
 
 def _request(
@@ -152,14 +225,18 @@ def _request(
         return None, (Reason.UNKNOWN_ID, "it was retired")
     start = t if start_round is None else start_round[position]
     if isinstance(start, bool | np.bool_) or not isinstance(start, Integral) or int(start) > t:
-        return None, (Reason.BAD_START, f"expected a round up to {t}, got {start!r}")
+        return None, (Reason.BAD_START, f"expected a round up to {t}, got {shown(start)}")
     return (int(client), int(start)), None
 
 
 def _fault(
-    fields: dict[str, Any], position: int, params: torch.Tensor, needs_steps: bool
+    fields: dict[str, Any],
+    position: int,
+    params: torch.Tensor,
+    needs_steps: bool,
+    bounds: Bounds,
 ) -> tuple[Reason, str] | None:
-    """What is wrong with one arrival, or None."""
+    """What is wrong with one arrival, or None; its client is known to be one of the N."""
     delta = _as_tensor(fields["deltas"][position])
     if not isinstance(delta, torch.Tensor) or delta.dtype != params.dtype:
         found = delta.dtype if hasattr(delta, "dtype") else type(delta).__name__
@@ -168,24 +245,43 @@ def _fault(
         return Reason.WRONG_TYPE, f"expected a dense tensor, got {delta.layout} on {delta.device}"
     if delta.shape != params.shape:
         return Reason.WRONG_LENGTH, f"expected {tuple(params.shape)}, got {tuple(delta.shape)}"
-    finite = fields["finite"][position] or torch.isfinite(delta.sum())
-    if not (finite or torch.isfinite(delta).all()):
-        return Reason.NOT_FINITE, f"{int((~torch.isfinite(delta)).sum())} entries are not finite"
-    if fields["n_examples"] is not None and not _positive(fields["n_examples"][position]):
-        return Reason.BAD_EXAMPLES, f"expected > 0, got {fields['n_examples'][position]!r}"
+    if (fault := _size_fault(delta, bounds)) is not None:
+        return fault
+    if fields["n_examples"] is not None:
+        n_examples, most = (
+            fields["n_examples"][position],
+            bounds.n_examples[fields["ids"][position]],
+        )
+        if not 0 < _count(n_examples) <= most:
+            return Reason.BAD_EXAMPLES, f"expected > 0 and <= {most:g}, got {shown(n_examples)}"
     if needs_steps:
         n_steps = None if fields["n_steps"] is None else fields["n_steps"][position]
-        if not _positive(n_steps):
-            return Reason.BAD_STEPS, f"expected > 0, got {n_steps!r}"
+        if not 1 <= _count(n_steps) <= LARGEST:
+            return Reason.BAD_STEPS, f"expected >= 1, got {shown(n_steps)}"
     return None
 
 
-def _positive(value: object) -> bool:
+def _size_fault(delta: torch.Tensor, bounds: Bounds) -> tuple[Reason, str] | None:
+    """What is wrong with the numbers of an update."""
+    largest = float(delta.abs().max())
+    if not math.isfinite(largest):
+        return Reason.NOT_FINITE, f"{int((~torch.isfinite(delta)).sum())} entries are not finite"
+    if largest > bounds.entry:
+        return Reason.TOO_LARGE, f"largest entry: expected <= {bounds.entry:g}, got {largest:g}"
+    if bounds.norm < math.inf:
+        norm = float(torch.linalg.vector_norm(delta[: bounds.n_parameters].double()))
+        if norm > bounds.norm:
+            return Reason.TOO_LARGE, f"norm: expected <= {bounds.norm:g}, got {norm:g}"
+    return None
+
+
+def _count(value: object) -> float:
+    """A count as a float; NaN, which no comparison allows, where it is no real number."""
     if isinstance(value, torch.Tensor) and value.ndim == 0:
         value = value.item()
     if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
-        return False
-    return 0 < _float_or_nan(value) <= LARGEST
+        return math.nan
+    return _float_or_nan(value)
 
 
 def _take(

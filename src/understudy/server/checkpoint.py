@@ -19,22 +19,38 @@ from understudy._version import __version__
 from understudy.core.describe import describe, differences
 from understudy.core.files import sync_folder
 from understudy.core.types import Population
-from understudy.memory.rows import RowStore, stride_bytes
+from understudy.memory.rows import RowStore
 from understudy.memory.run_folder import STATE, RunFolder
 from understudy.memory.tensor_stream import (
     CheckpointError,
     Entry,
     Reader,
+    named_faults,
     refuse_unstorable,
     write,
 )
 from understudy.memory.writer_lock import FolderInUse
-from understudy.server.state import ServerState, leaves, row_stores
+from understudy.server.checkpoint_contents import (
+    POPULATION,
+    files_of,
+    fill_rows,
+    fitting,
+    model_of,
+    read_population,
+    refuse_other_shapes,
+    reopened,
+    verify_rows,
+)
+from understudy.server.state import ServerState, leaves, owner_of, row_stores
 
 if TYPE_CHECKING:
     from understudy.server.strategy import Strategy
 
 FORMAT = 1
+LAST_ROUND = 2**53  # a file that says more is not one of ours
+# What older checkpoints do not hold, and stays as a new state has it. They did not note rounds
+# without a step: these count as updates in the schedules' clock, as they did when they were played.
+LATER = ("idle",)
 
 __all__ = ["FolderInUse", "commit", "load_state", "resume", "save_state"]
 
@@ -65,9 +81,10 @@ def _write(state: ServerState, run_folder: RunFolder) -> None:
         store.flush()
     entries, about = _packed(state)
     for path, store in stores.items():
-        assert store.path is not None
-        about["rows"][path] = store.path.name
+        about["rows"][path] = "" if store.path is None else store.path.name
+        about["row_bytes"][path] = store.width * store.dtype.itemsize
         entries[f"{path}.slot"] = Entry.of(f"{path}.slot", store.slot)
+        entries[f"{path}.crc"] = Entry.of(f"{path}.crc", store.checksums)
     about["population"] = run_folder.population_file
     sync_folder(run_folder.folder)
     write(run_folder.folder / STATE, entries, about)
@@ -91,25 +108,30 @@ def resume(folder: str | Path, strategy: Strategy, extra: Any = None) -> ServerS
     """
     folder = Path(folder)
     if not (folder / STATE).is_file():
-        raise CheckpointError(f"{folder}: holds no run ({STATE} is not there)")
+        raise CheckpointError(f"{folder}: holds no run (no file {STATE})")
     run_folder = RunFolder(folder)
     try:
-        reader = Reader(folder / STATE)
-        _refuse_other(reader, strategy)
-        if "population" not in reader.about:
-            raise CheckpointError(f"{reader.path}: written by save_state(); use load_state()")
-        run_folder.population_file = reader.about["population"]
-        population = _read_population(Reader(folder / run_folder.population_file))
-        run_folder.population = population
-        run_folder.sweep(keep={*reader.about["rows"].values(), run_folder.population_file})
-        state = _rebuilt(reader, strategy, population, extra, rows_on="meta")  # in files
-        for path, store in list(row_stores(state)):
-            owner, name = _owner(state, path)
-            setattr(owner, name, _reopened(store, reader, path))
-        state._run_folder = run_folder
+        with named_faults(folder / STATE):
+            state = _resumed(Reader(folder / STATE), run_folder, strategy, extra)
     except BaseException:
         run_folder.close()
         raise
+    state._run_folder = run_folder
+    return state
+
+
+def _resumed(reader: Reader, run_folder: RunFolder, strategy: Strategy, extra: Any) -> ServerState:
+    _refuse_other(reader, strategy)
+    if "population" not in reader.about:
+        raise CheckpointError(f"{reader.path}: written by save_state(); use load_state()")
+    population_file, files = files_of(reader)
+    population = read_population(Reader(run_folder.folder / population_file))
+    state = _rebuilt(reader, strategy, population, extra, rows_on="meta")  # in files
+    for path, store in list(row_stores(state)):
+        owner, name = owner_of(state, path)
+        setattr(owner, name, reopened(store, reader, path, files))
+    run_folder.population_file, run_folder.population = population_file, population
+    run_folder.sweep(keep={*files.values(), population_file})  # last: nothing is lost by an error
     return state
 
 
@@ -142,22 +164,27 @@ def resume_same(
 
 def numbers_of(folder: str | Path) -> dict[str, Any]:
     """The numbers and texts of the last commit in `folder`, without taking it up."""
-    numbers: dict[str, Any] = Reader(Path(folder) / STATE).about.get("numbers", {})
-    return numbers
+    return Reader(Path(folder) / STATE).table("numbers")
 
 
-def _reopened(template: RowStore, reader: Reader, path: str) -> RowStore:
-    file = reader.path.with_name(reader.about["rows"][path])
-    if not file.is_file():
-        raise CheckpointError(f"{reader.path}: points to {file.name}, which is not there")
-    size = file.stat().st_size
-    slot = np.asarray(reader.array(f"{path}.slot"), dtype=np.int64)
-    needed = (int(slot.max(initial=-1)) + 1) * stride_bytes(template.width, template.dtype)
-    if size < needed:
-        raise CheckpointError(f"{file}: cut short, expected {needed} bytes, got {size}")
-    store = RowStore(template.n_rows, template.width, template.dtype, "cpu", file)
-    store.restore(slot)
-    return store
+def round_of(folder: str | Path) -> tuple[int, str]:
+    """The round that the last commit in `folder` goes on with, and the version that wrote it."""
+    reader = Reader(Path(folder) / STATE)
+    return reader.number("t", low=0, high=LAST_ROUND), str(reader.about.get("version"))
+
+
+def verify(folder: str | Path) -> bool:
+    """Whether all of the last commit in `folder` has checksums; one that is wrong is an error.
+
+    Without the strategy, and without the right to write: nothing is taken up.
+    """
+    reader = Reader(Path(folder) / STATE)
+    with named_faults(reader.path):
+        population, files = files_of(reader)
+        whole = reader.verified and Reader(reader.path.with_name(population)).verified
+        for place, name in files.items():
+            whole &= verify_rows(reader, place, reader.path.with_name(name))
+    return whole
 
 
 def save_state(state: ServerState, path: str | Path) -> None:
@@ -185,14 +212,14 @@ def save_state(state: ServerState, path: str | Path) -> None:
 
 def load_state(path: str | Path, strategy: Strategy) -> ServerState:
     """Read what `save_state` wrote; a file of another strategy is refused, naming what differs."""
-    reader = Reader(Path(path))
-    _refuse_other(reader, strategy)
-    if "population" in reader.about:
-        raise CheckpointError(f"{path}: belongs to a run's folder; use resume() on the folder")
-    state = _rebuilt(reader, strategy, _read_population(reader, "population."))
-    for place, store in row_stores(state):
-        for index, client in enumerate(reader.tensor(f"{place}.ids").tolist()):
-            store.put(client, reader.row(f"{place}.rows", index).to(store.device))
+    with named_faults(Path(path)):
+        reader = Reader(Path(path))
+        _refuse_other(reader, strategy)
+        if "population" in reader.about:
+            raise CheckpointError(f"{path}: belongs to a run's folder; use resume() on the folder")
+        state = _rebuilt(reader, strategy, read_population(reader, "population."))
+        for place, store in row_stores(state):
+            fill_rows(store, reader, place)
     return state
 
 
@@ -223,6 +250,7 @@ def _packed(state: ServerState) -> tuple[dict[str, Entry], dict[str, Any]]:
         "numbers": numbers,
         "kinds": kinds,
         "rows": {},
+        "row_bytes": {},
     }
     return entries, about
 
@@ -235,55 +263,43 @@ def _rebuilt(
     rows_on: str | None = None,
 ) -> ServerState:
     """A state made anew by the strategy, then filled with what the file holds."""
-    params = _on(reader.about["device"], reader.tensor("params"))
-    numbers, kinds = reader.about["numbers"], reader.about["kinds"]
-    state = strategy._fresh(
-        population, params, numbers["seed"], numbers["n_parameters"], None, rows_on
-    )
+    params = _on(reader.about.get("device"), model_of(reader))
+    refuse_other_shapes(reader, population.n_clients)
+    numbers, kinds = reader.table("numbers"), reader.table("kinds")
+    n_parameters = reader.number("n_parameters", low=1)
+    if n_parameters > len(params):
+        raise CheckpointError(
+            f"{reader.path}: n_parameters: expected at most {len(params)}, got {n_parameters}"
+        )
+    seed, _ = reader.number("seed", low=0), reader.number("t", low=0, high=LAST_ROUND)
+    state = strategy._fresh(population, params, seed, n_parameters, None, rows_on)
     state.extra = extra
     for path, template in list(leaves(state)):
-        owner, name = _owner(state, path)
+        owner, name = owner_of(state, path)
         if path in kinds:
             tensor = reader.tensor(path)
             value = tensor.numpy() if kinds[path] == "numpy" else tensor.to(params.device)
-            setattr(owner, name, value)
+            setattr(owner, name, fitting(reader, path, template, value))
         elif path in numbers:
-            setattr(owner, name, numbers[path])
-        elif not isinstance(template, RowStore) and path != "extra":
+            setattr(owner, name, fitting(reader, path, template, numbers[path]))
+        elif not isinstance(template, RowStore) and path not in ("extra", *LATER):
             raise CheckpointError(f"{reader.path}: {path} is missing")
     return state
 
 
-def _on(device: str, tensor: torch.Tensor) -> torch.Tensor:
+def _on(device: object, tensor: torch.Tensor) -> torch.Tensor:
     """On the device it was saved from, or on the CPU where that is not present."""
     try:
-        return tensor.to(device)
+        return tensor.to(str(device))
     except (RuntimeError, AssertionError):
         return tensor
 
 
-def _owner(state: Any, path: str) -> tuple[Any, str]:
-    *places, name = path.split(".")
-    for place in places:
-        state = getattr(state, place)
-    return state, name
-
-
-_POPULATION = ("n_examples", "label_counts", "features", "similarity", "p", "groups")
-
-
 def _population_entries(population: Population, prefix: str = "") -> Iterator[tuple[str, Entry]]:
-    for name in _POPULATION:
+    for name in POPULATION:
         value = getattr(population, name)
         if value is not None:
             yield prefix + name, Entry.of(f"population.{name}", value)
-
-
-def _read_population(reader: Reader, prefix: str = "") -> Population:
-    known = {
-        name: reader.array(prefix + name) for name in _POPULATION if prefix + name in reader.names
-    }
-    return Population(reader.about["n_clients"], **known)  # type: ignore[arg-type]
 
 
 # -- whose checkpoint it is ----------------------------------------------------------------------
@@ -296,7 +312,7 @@ def _refuse_other(reader: Reader, strategy: Strategy) -> None:
             f"{reader.path}: written by understudy {reader.about.get('version')}, format {found}; "
             f"this is understudy {__version__}, which reads format {FORMAT}"
         )
-    found_differences = differences(describe(strategy), reader.about["strategy"])
+    found_differences = differences(describe(strategy), reader.table("strategy"))
     if found_differences:
         raise CheckpointError(
             f"{reader.path}: a checkpoint of another strategy: {'; '.join(found_differences)}"

@@ -1,4 +1,4 @@
-"""One round, as the parts of a strategy make it: who is wanted, who speaks for whom, the step.
+"""One round, as the parts of a strategy make it: who is wanted, who represents whom, the step.
 
 `Strategy.select`, `fill` and `finish` are these functions. All three compute on one thread, so
 that the bits of a round do not depend on the number of cores.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +29,16 @@ from understudy.core.types import (
     RoundStart,
 )
 from understudy.server import checkpoint
-from understudy.server.admission import Admitted, admit, outcomes
-from understudy.server.state import ServerState, base_weights, learn_facts, still_pending
+from understudy.server.admission import Admitted, Bounds, admit, outcomes
+from understudy.server.state import (
+    ServerState,
+    base_weights,
+    learn_facts,
+    leaves,
+    part_copy,
+    restore_part,
+    still_pending,
+)
 
 if TYPE_CHECKING:
     from understudy.server.strategy import Strategy
@@ -93,6 +101,7 @@ def select_cohort(
             p=rates,
             start=None if starts is None else starts(state.compensator, asked),
             correction=strategy.local.rule.correction(state.local, asked),
+            lr=strategy.local.lr_at(state.updates),
         )
 
 
@@ -112,6 +121,14 @@ def fill_round(
             state.params,
             needs_steps=strategy.local.rule.needs_steps,
             n_classes=None if state.label_counts is None else state.label_counts.shape[1],
+            bounds=Bounds.of(
+                state.params,
+                state.n_parameters,
+                state.n_clients,
+                state.population.n_examples,
+                strategy.max_norm,
+                strategy.max_examples,
+            ),
         )
         state._open = True
         learn_facts(state, admitted.late)
@@ -134,6 +151,7 @@ def fill_round(
             summed = strategy.aggregator.aggregate(contributions)
             update = answers.vector(strategy.aggregator, "aggregate", summed, state.params)
             clock.lap("aggregate")
+            notes.update(_largest_share(contributions))
     return Filled(end, contributions, update, admitted, notes, clock.laps)
 
 
@@ -144,9 +162,11 @@ def finish_round(strategy: Strategy, state: ServerState, filled: Filled) -> Appl
     params, step = state.params, None
     with one_thread(), torch.no_grad():
         if filled.update is not None:
-            stepped = strategy.server.step(state.server, state.params, filled.update, state.t)
-            params = answers.vector(strategy.server, "step", stepped, state.params)
-            step = params - state.params
+            moved = _stepped(strategy, state, filled.update)
+            if moved is None:
+                notes["step_not_finite"] = 1.0
+            else:
+                params, step = moved, moved - state.params
             clock.lap("step")
         said = strategy.compensator.learn(state.compensator, end, step)
         notes.update(answers.notes(strategy.compensator, "learn", said))
@@ -159,6 +179,8 @@ def finish_round(strategy: Strategy, state: ServerState, filled: Filled) -> Appl
     state.pending = still_pending(
         state.pending, cohort.asked, state.t, admitted.answered, state.active
     )
+    if step is None:
+        state.idle = np.append(state.idle, state.t)
     state.t += 1
     state._open = False
     if state.commit_every is not None:
@@ -173,6 +195,50 @@ def finish_round(strategy: Strategy, state: ServerState, filled: Filled) -> Appl
         stepped=step is not None,
         timings=clock.laps,
     )
+
+
+def _largest_share(contributions: Contributions) -> dict[str, float]:
+    """The largest share of all coefficients (by absolute value) that one client's row carries.
+
+    Mixtures and models are nobody's. A client that speaks for many is heard by this number.
+    """
+    rows, total = contributions.by_row()  # in the order of mention: slots would change the bits
+    owner = np.concatenate([block.owner for block in contributions.rows])[rows]
+    carried = np.abs(total)
+    everything = carried.sum()
+    if not np.isfinite(everything):
+        return {}
+    largest = carried[owner >= 0].max(initial=0.0)
+    return {"largest_share": float(largest / everything) if everything else 0.0}
+
+
+def _stepped(strategy: Strategy, state: ServerState, update: torch.Tensor) -> torch.Tensor | None:
+    """The model after the server's step; None, and all as before, where that is not finite.
+
+    Each update was small enough by itself; coefficients and the optimizer's own memory may still
+    make too much of them. No client is to blame for that.
+    """
+    if not _finite(update):
+        return None
+    before = part_copy(state.server)
+    answer = strategy.server.step(state.server, state.params, update, state.updates)
+    params = answers.vector(strategy.server, "step", answer, state.params)
+    broken = (
+        path
+        for path, value in leaves(state.server)
+        if not _finite(value) and _finite(before.get(path))  # a part may hold infinity on purpose
+    )
+    if _finite(params) and next(broken, None) is None:
+        return params
+    restore_part(state.server, before)
+    return None
+
+
+def _finite(values: Any) -> bool:
+    """Whether a tensor's entries all are; a finite sum proves it in one pass."""
+    if not isinstance(values, torch.Tensor) or not values.is_floating_point():
+        return True
+    return bool(torch.isfinite(values.sum()) or torch.isfinite(values).all())
 
 
 def round_end(
@@ -192,7 +258,7 @@ def round_end(
         params=state.params,
         q=base * weight,
         base=base,
-        lr=strategy.local.lr_at,
+        lr=lambda s: strategy.local.lr_at(state.updates_before(s)),
         p=cohort.p,
         n_parameters=state.n_parameters,
         rng=generator(state.seed, "compensator", state.t),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,8 @@ class ServerState:
     made_by: Strategy = field(metadata={"saved": False})
     # seconds between two commits that `apply` makes by itself; None: only `commit` commits
     commit_every: float | None = field(default=COMMIT_EVERY, metadata={"saved": False})
+    # (r,) rounds in which the model stood still, ascending: schedules do not count them
+    idle: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     extra: Any = None  # what whoever runs the rounds wants to be committed with them
     _run_folder: RunFolder | None = None
     _commits: CommitTimer = field(default_factory=CommitTimer)
@@ -55,6 +58,15 @@ class ServerState:
     @property
     def n_clients(self) -> int:
         return len(self.active)
+
+    @property
+    def updates(self) -> int:
+        """How often the model was changed so far: the clock of schedules."""
+        return self.updates_before(self.t)
+
+    def updates_before(self, t: int) -> int:
+        """How often the model was changed before round `t`, a past or the coming one."""
+        return int(t - np.searchsorted(self.idle, t))
 
     def known_population(self) -> Population:
         """The population with the facts learnt so far."""
@@ -65,7 +77,7 @@ class ServerState:
         """Raise where a round was broken off: memories may have taken in a part of it."""
         if self._open:
             raise RuntimeError(
-                f"state: round {self.t} was broken off in the middle; go on from the last commit "
+                f"state: round {self.t} was interrupted; resume from the last commit "
                 "by resume(), or from a saved state"
             )
 
@@ -157,6 +169,32 @@ def leaves(state: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield from leaves(value, f"{path}.")
         else:
             yield path, value
+
+
+def part_copy(state: Any) -> dict[str, Any]:
+    """Place → copy of each array and number of a part's state; rows are not copied."""
+    found: dict[str, Any] = {}
+    for path, value in leaves(state):
+        if isinstance(value, torch.Tensor):
+            found[path] = value.clone()
+        elif not isinstance(value, RowStore):
+            found[path] = copy(value)
+    return found
+
+
+def restore_part(state: Any, values: dict[str, Any]) -> None:
+    """Give a part's state the arrays and numbers that `part_copy` took."""
+    for path, value in values.items():
+        owner, name = owner_of(state, path)
+        setattr(owner, name, value)
+
+
+def owner_of(state: Any, path: str) -> tuple[Any, str]:
+    """The object that holds a place, and the name that it has there."""
+    *places, name = path.split(".")
+    for place in places:
+        state = getattr(state, place)
+    return state, name
 
 
 def saved_fields(state: Any) -> list[Any]:

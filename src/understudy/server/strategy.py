@@ -19,6 +19,7 @@ import torch
 
 from understudy.core import checks
 from understudy.core.brief import brief_lines
+from understudy.core.describe import added
 from understudy.core.rng import generator
 from understudy.core.roles import Aggregator, Compensator, Guard, Sampler, Server, check_with
 from understudy.core.threads import one_thread
@@ -67,6 +68,12 @@ class Strategy:
         What happens to arrivals first.
     weighting : {"clients", "examples"}
         Whether clients weigh alike (FL-FDMS, FedAR) or by their examples (FedGS).
+    max_norm : float, optional
+        Largest Euclidean norm of an update (parameters only); a larger one is refused. Without it
+        an update is refused only where one of its entries exceeds √(largest float32)/N.
+    max_examples : float, optional
+        Most examples that a client may report. In any case ten times what the `Population` says of
+        a client are the most that are believed.
 
     Examples
     --------
@@ -88,6 +95,8 @@ class Strategy:
     local: Local = field(default_factory=Local)
     guard: Guard | None = None
     weighting: str = "clients"
+    max_norm: float | None = added("0.2", None)
+    max_examples: float | None = added("0.2", None)
 
     def __post_init__(self) -> None:
         checks.part("sampler", self.sampler, "init", "pick", "learn")
@@ -99,6 +108,10 @@ class Strategy:
         if self.guard is not None:
             checks.part("guard", self.guard, "init", "guard")
         checks.choice("weighting", self.weighting, WEIGHTINGS)
+        if self.max_norm is not None:
+            checks.number("max_norm", self.max_norm, low=0, low_open=True)
+        if self.max_examples is not None:
+            checks.number("max_examples", self.max_examples, low=1)
         parts = (self.sampler, self.compensator, self.aggregator, self.server, self.guard)
         for part in (*parts, self.local.rule):
             check_with(part, self)
@@ -217,11 +230,13 @@ class Strategy:
 
         def setup(role: str) -> Setup:
             def rows(width: int | None = None, dtype: torch.dtype | None = None) -> RowStore:
+                # tables over clients are looked at with NumPy: on the CPU, wherever the model is
+                over_clients = width is not None and params.device.type != "meta"
                 return RowStore(
                     population.n_clients,
                     len(params) if width is None else width,
                     params.dtype if dtype is None else dtype,
-                    params.device if rows_on is None else rows_on,
+                    rows_on or ("cpu" if over_clients else params.device),
                     None if run_folder is None else run_folder.new_rows(role),
                 )
 

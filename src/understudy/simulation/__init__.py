@@ -11,6 +11,7 @@ from understudy.simulation.data.dataset import Dataset
 from understudy.simulation.data.digits import clustered_digits, digits
 from understudy.simulation.data.federate import federate
 from understudy.simulation.data.federation import Federation
+from understudy.simulation.data.fedgs_synthetic import fedgs_synthetic
 from understudy.simulation.data.models import build
 from understudy.simulation.data.partitions import (
     SHARD_LEVELS,
@@ -51,6 +52,7 @@ __all__ = [
     "evaluate",
     "fashion_mnist",
     "federate",
+    "fedgs_synthetic",
     "hold_out",
     "iid",
     "mnist",

@@ -13,7 +13,9 @@ from typing import Any, Protocol, overload
 
 import numpy as np
 
+from understudy.core.files import file_named, refuse_link, sync_folder
 from understudy.core.types import Applied, Outcome, Reason, Refusal, RoundLog
+from understudy.memory.tensor_stream import CheckpointError, named_faults
 
 
 class Ledger(Protocol):
@@ -102,40 +104,72 @@ def _arrays(log: RoundLog) -> list[np.ndarray[Any, Any]]:
 
 
 class LogFile:
-    """Appends round logs; lines of rounds that were not committed are dropped on resume."""
+    """Appends round logs; lines of rounds that were not committed are dropped on resume.
+
+    A line ends with the CRC-32 of what is before it; lines from before there were checksums are
+    read as they are. A line that is damaged or not where it belongs is an error that names it.
+    """
 
     def __init__(self, path: Path, n_rounds: int) -> None:
         """Keep the first `n_rounds` lines of what is there, and write after them."""
         self.path, self.n_stored = path, n_rounds
-        path.touch()
+        refuse_link(path)
+        if not path.exists():
+            path.touch()
+            sync_folder(path.parent)  # else a power cut may leave a state without its logs
+        size = 0
         with open(path, "rb") as file:
-            lines = [file.readline() for _ in range(n_rounds)]
-        if any(not line.endswith(b"\n") for line in lines):
-            raise ValueError(f"{path}: expected the logs of {n_rounds} rounds, got fewer")
-        os.truncate(path, sum(len(line) for line in lines))
+            for t in range(n_rounds):
+                line = file.readline()
+                if not line.endswith(b"\n"):
+                    raise CheckpointError(
+                        f"{path}: expected the logs of {n_rounds} rounds, got fewer: {t}"
+                    )
+                self._refuse_damaged(line, t)
+                size += len(line)
+        os.truncate(path, size)
+        self._size = size  # of the lines that are known to be on the disk
         self._unwritten: list[bytes] = []
 
     def append(self, log: RoundLog) -> None:
-        self._unwritten.append(json.dumps(packed(log)).encode() + b"\n")
+        body = json.dumps(packed(log)).encode()
+        seal = f', "crc32": {zlib.crc32(body)}}}\n'.encode()
+        self._unwritten.append(body[:-1] + seal)  # in place of the last brace
 
     def flush(self) -> None:
         """Force to the disk: what is done before the state that follows is committed."""
         if self._unwritten:
-            with open(self.path, "ab") as file:
-                file.writelines(self._unwritten)
+            lines = b"".join(self._unwritten)
+            with file_named(self.path), open(self.path, "ab") as file:
+                # the disk was full and part of it was written: what is there is written over
+                file.truncate(self._size)
+                file.write(lines)
                 file.flush()
                 os.fsync(file.fileno())
+            self._size += len(lines)
             self._unwritten = []
 
     def stored(self, at_most: int) -> Iterator[RoundLog]:
         """The logs that were there at the beginning."""
         offset = 0
-        for _ in range(min(self.n_stored, at_most)):
+        for t in range(min(self.n_stored, at_most)):
             with open(self.path, "rb") as file:  # not kept open: a reader may never come back
                 file.seek(offset)
                 line = file.readline()
             offset += len(line)
-            yield unpacked(json.loads(line))
+            self._refuse_damaged(line, t)
+            with named_faults(self._line(t)):
+                yield unpacked(json.loads(line))
+
+    def _refuse_damaged(self, line: bytes, t: int) -> None:
+        body, seal, rest = line.rpartition(b', "crc32": ')
+        if seal and rest != f"{zlib.crc32(body + b'}')}}}\n".encode():
+            raise CheckpointError(f"{self._line(t)}: damaged: it does not fit its checksum")
+        if not line.startswith(b'{"t": %d,' % t):
+            raise CheckpointError(f"{self._line(t)}: expected the log of round {t}")
+
+    def _line(self, t: int) -> Path:
+        return self.path.with_name(f"{self.path.name}, line {t + 1}")
 
 
 _NESTED = ("refusals", "client_metrics")
@@ -152,7 +186,8 @@ def packed(log: RoundLog) -> dict[str, Any]:
 
 def unpacked(data: dict[str, Any]) -> RoundLog:
     """What `packed` made plain."""
-    fields = {name: _value(value) for name, value in data.items() if name not in _NESTED}
+    skipped = (*_NESTED, "crc32")
+    fields = {name: _value(value) for name, value in data.items() if name not in skipped}
     fields["refusals"] = tuple(
         Refusal(_id(who), Reason(reason), detail) for who, reason, detail in data["refusals"]
     )

@@ -34,9 +34,12 @@ def compare(
     notes
         ``oracle_error`` = ‖e_t‖², e_t = update − mean of all true updates (by weight), and
         ``oracle_error_relative``, divided by the squared norm of that mean; the same against the
-        wanted alone where a sampler picks (``oracle_error_wanted``); ``sigma_p`` = σ_P², the
-        largest ‖Δ_i − Δ_j‖² of any pair, and ``sigma_f`` = σ_F², the largest among friends
-        (without clusters: each client's nearest).
+        wanted alone where a sampler picks (``oracle_error_wanted``); ``oracle_error_ignoring`` =
+        ‖e_t‖² of the mean of those who came, which a round that leaves the absent out would have
+        taken from this very model; ``sigma_p`` = σ_P², the largest ‖Δ_i − Δ_j‖² of any pair, and
+        ``sigma_f`` = σ_F², the largest among friends (without clusters: each client's nearest);
+        with clusters the means ``friends_apart`` and ``strangers_apart`` of ‖Δ_i − Δ_j‖² over pairs
+        of one cluster and of two.
     errors : (c,)
         ‖stand-in − true‖² for each contribution of an absent client, NaN for those who came. Where
         several rows speak for one client, its stand-in is their weighted mean.
@@ -44,6 +47,11 @@ def compare(
     end, wanted = filled.end, filled.end.cohort.wanted
     position = {int(client): row for row, client in enumerate(ids)}
     notes = _differences(filled, _mean(true, end.base[ids]), "oracle_error")
+    came = end.came
+    if len(came):
+        rows = [true[position[int(client)]] for client in came]
+        gap = _mean(rows, end.q[came]) - _mean(true, end.base[ids])
+        notes["oracle_error_ignoring"] = float(gap[: end.n_parameters].square().sum())
     if len(wanted) < len(ids):
         rows = [true[position[int(client)]] for client in wanted]
         notes |= _differences(filled, _mean(rows, end.q[wanted]), "oracle_error_wanted")
@@ -74,7 +82,13 @@ def _spread(true: list[torch.Tensor], n_parameters: int, groups: Ints | None) ->
     if groups is None:
         return notes | {"sigma_f": float(np.where(others, apart, np.inf).min(axis=1).max())}
     friends = others & (groups[:, None] == groups[None, :])
-    return notes | ({"sigma_f": float(apart[friends].max())} if friends.any() else {})
+    strangers = others & ~friends
+    if friends.any():
+        notes["sigma_f"] = float(apart[friends].max())
+        notes["friends_apart"] = float(apart[friends].mean())
+    if strangers.any():
+        notes["strangers_apart"] = float(apart[strangers].mean())
+    return notes
 
 
 def _stand_in_errors(filled: Filled, true: list[torch.Tensor], position: dict[int, int]) -> Floats:
@@ -89,10 +103,12 @@ def _stand_in_errors(filled: Filled, true: list[torch.Tensor], position: dict[in
         coef = contributions.coef[mine]
         # a stand-in made of a model and its opposite (Stale of models) is their plain sum
         scale = coef.sum() if abs(coef.sum()) > 1e-12 else np.abs(coef).max()
+        if scale == 0:
+            continue  # nothing speaks for it: there is no stand-in that could be wrong
         stand_in = torch.zeros_like(true[0], dtype=torch.float64)
         for entry, weight in zip(mine, coef / scale, strict=True):
             row = contributions.vector(int(contributions.row[entry]))
-            stand_in.add_(row.double(), alpha=float(weight))
+            stand_in.add_(row.to(stand_in.device).double(), alpha=float(weight))
         gap = (stand_in - true[position[client]].double())[:n]
         errors[mine] = float(gap.square().sum())
     return errors

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,12 +19,13 @@ from torch import nn
 
 from understudy.core.brief import brief
 from understudy.core.describe import differences
+from understudy.core.files import refuse_link
 from understudy.core.flat import Layout
 from understudy.core.rng import generator
 from understudy.core.types import Arrivals, Cohort, Floats, Ints, RoundLog
 from understudy.memory.commits import COMMIT_EVERY
 from understudy.memory.run_folder import STATE
-from understudy.memory.tensor_stream import CheckpointError
+from understudy.memory.tensor_stream import CheckpointError, named_faults
 from understudy.parts.delay import round_seconds, tell_of_cohort
 from understudy.server import checkpoint
 from understudy.server.state import ServerState
@@ -33,15 +36,19 @@ from understudy.simulation.data.models import Model
 from understudy.simulation.data.shared_memory import IN_MEMORY
 from understudy.simulation.late import InFlight, together
 from understudy.simulation.logs import KeptLogs, Ledger, LogFile, log_of, row_of
-from understudy.simulation.settings import Options, Simulation, shows_settings
+from understudy.simulation.settings import ENGINE_BEFORE, Options, Simulation, shows_settings
 from understudy.simulation.training.evaluation import Evaluator
+from understudy.simulation.training.jobs import EngineChoice
+from understudy.simulation.training.targets import check_targets
 from understudy.simulation.training.trainer import LocalTrainer
 from understudy.strategies import strategy_of
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Run", "SimulationState", "simulate"]
+__all__ = ["OtherEngine", "Run", "SimulationState", "simulate"]
+
+_log = logging.getLogger("understudy")
 
 
 @dataclass
@@ -53,6 +60,23 @@ class SimulationState:
     flight: InFlight
     clock: float  # simulated seconds
     about: str  # what the run is, as JSON: anything else that differs is refused
+
+
+class OtherEngine(CheckpointError):
+    """A run was trained by another engine than would train it now."""
+
+    def __init__(self, folder: Path, theirs: str, ours: EngineChoice) -> None:
+        self.theirs, self.ours = theirs, ours.name
+        because = f" ({ours.reason})" if ours.reason else ""
+        super().__init__(
+            f"{folder}: its rounds were trained by the engine {theirs!r}, and here {ours.name!r} "
+            f"would train{because}. Their last bits differ. "
+            + (
+                'With engine="loop" (or UNDERSTUDY_ENGINE=loop) the run can be resumed'
+                if theirs == "loop"
+                else "Resume it where that engine is, or run it again in another folder"
+            )
+        )
 
 
 class Run:
@@ -83,9 +107,15 @@ class Run:
         ledger: Ledger | None = None,
     ) -> None:
         settings.check(federation)
+        federation = settings.fitted(federation)
         self.federation, self.strategy, self.settings = federation, strategy, settings
         self._first = settings.module(federation)  # never trained
+        check_targets(self._first, settings.loss, federation.x, federation.y)
         self._layout = Layout.of(self._first)
+        kept = None
+        if folder is not None:
+            refuse_link(Path(folder) / "server")
+            kept = _stored_about(Path(folder))
         self._trainer = LocalTrainer(
             federation,
             self._first,
@@ -94,13 +124,18 @@ class Run:
             settings.loss,
             settings.workers,
             settings.device,
+            _engine_for(settings, kept),
         )
+        engine = self._trainer.engine
+        because = f" ({engine.reason})" if engine.reason else ""
+        _log.info("clients are trained by: %s%s", engine.name, because)
         self._evaluator = Evaluator(federation, settings, self._trainer.outputs)
         self._rows: list[dict[str, float]] = []
         self._kept = KeptLogs()
         self.last: RoundLog | None = None  # of the rounds yielded so far
         self._logs: Ledger | None = ledger
         self._stored: Iterator[RoundLog] = iter(())  # of rounds played before, not yet yielded
+        self._playing = threading.Lock()
         self._whole = True  # False while the state is being changed
         self.state = self._begun(None if folder is None else Path(folder))
         self.state.commit_every = None  # logs come first: see _commit
@@ -110,7 +145,7 @@ class Run:
         settings, start, about = self.settings, self.start(), ""
         if folder is not None:
             onednn = self._trainer.onednn
-            about = settings.about(self.federation, self._first, start.cpu(), onednn)
+            about = settings.about(self.federation, self._first, start.cpu(), onednn, self.engine)
         population = self.federation.population()
         attendance, waiting = settings.availability.init(population), None
         if settings.delay is not None:
@@ -133,8 +168,11 @@ class Run:
         return state
 
     def _resumed(self, folder: Path) -> ServerState:
-        stored = checkpoint.numbers_of(folder / "server").get("extra.about", "{}")
-        found = differences(json.loads(self._own.about), json.loads(stored))
+        own, stored = json.loads(self._own.about), _stored_about(folder) or {}
+        stored.setdefault("engine", ENGINE_BEFORE)
+        found = differences(own, stored)
+        if own["engine"] != stored["engine"] and len(found) == 1:
+            raise OtherEngine(folder, stored["engine"], self._trainer.engine)
         if found:
             raise CheckpointError(f"{folder}: holds another run: {'; '.join(found)}")
         return checkpoint.resume(folder / "server", self.strategy, self._own)
@@ -154,17 +192,29 @@ class Run:
     def __iter__(self) -> Iterator[RoundLog]:
         if not self._whole:
             raise RuntimeError(
-                f"round {self.state.t} was broken off by an error; make the run anew by the same "
-                "call (with a folder it goes on from the last commit)"
+                f"round {self.state.t} was interrupted by an error; make the run again by the same "
+                "call (with a folder it resumes from the last commit)"
             )
         try:
             for log in self._stored:
                 yield self._noted(log)
             while self.state.t < self.settings.rounds:
-                yield self._noted(self._round())
+                yield self._noted(self._round_alone())
             self.close()
         finally:
             self._commit(every=0.0)
+
+    def _round_alone(self) -> RoundLog:
+        """A round, unless another thread plays one: the two would write to the same state."""
+        if not self._playing.acquire(blocking=False):
+            raise RuntimeError(
+                f"round {self.state.t} of this run is being played by another thread; make a run "
+                "for each thread, or iterate this one in one of them"
+            )
+        try:
+            return self._round()
+        finally:
+            self._playing.release()
 
     def _round(self) -> RoundLog:
         settings, own, state, t = self.settings, self._own, self.state, self.state.t
@@ -264,12 +314,18 @@ class Run:
         The updates are borrowed until the next call; the run is not changed.
         """
         nobody = np.zeros((0, 2), dtype=np.int64)
-        cohort = Cohort(t, wanted=ids, weight=np.ones(len(ids)), asked=ids, pending=nobody)
+        lr = self.strategy.local.lr_at(self.state.updates_before(t))
+        cohort = Cohort(t, wanted=ids, weight=np.ones(len(ids)), asked=ids, pending=nobody, lr=lr)
         return self._trainer.train(params, cohort, t, into="analysis")
 
     def scores(self, params: torch.Tensor, parts: Sequence[str] = ("test",)) -> dict[str, float]:
         """``test_loss``, ``test_accuracy`` and the like, of a model with these parameters."""
         return self._evaluator.scores(params, parts)
+
+    @property
+    def engine(self) -> str:
+        """Which engine trains the clients: ``"loop"``, or ``"kernels"`` and their version."""
+        return self._trainer.engine.name
 
     @property
     def worker_deaths(self) -> int:
@@ -328,6 +384,21 @@ class Run:
         self.close()
 
 
+def _stored_about(folder: Path) -> dict[str, Any] | None:
+    """What the run is that a folder holds; None where it holds none."""
+    if not (folder / "server" / STATE).is_file():
+        return None
+    with named_faults(folder / "server" / STATE):
+        told = checkpoint.numbers_of(folder / "server").get("extra.about", "{}")
+        return dict(json.loads(told))
+
+
+def _engine_for(settings: Simulation, stored: dict[str, Any] | None) -> str:
+    """The setting; a run that was stored without its engine is resumed by the one of that time."""
+    unnamed = stored is not None and "engine" not in stored
+    return ENGINE_BEFORE if unnamed and settings.engine == "auto" else settings.engine
+
+
 @shows_settings
 def simulate(
     federation: Federation,
@@ -361,7 +432,9 @@ def simulate(
         Decides first weights, attendance, batches and all that the strategy draws. Two strategies
         with the same seed face the same attendance and the same batches.
     loss : function
-        Of outputs and labels; the mean over a batch.
+        Of outputs and labels; the mean over a batch. A regression needs one, such as torch's
+        ``mse_loss``; where it would broadcast outputs against targets of another shape, that is an
+        error.
     metrics : dict of functions, optional
         Of outputs and labels of a whole data set, each giving a number.
     evaluate : sequence of {"test", "validation", "train"}
@@ -375,6 +448,10 @@ def simulate(
         ``"cpu"``, or what torch calls another device.
     workers : int, optional
         Processes; by default one per core. The bits do not depend on it.
+    engine : {"auto", "loop", "kernels"}
+        What trains the clients: by default compiled kernels where they are installed and the model
+        is a plain chain of small layers, else the loop, which trains any module. The two differ in
+        last bits. ``"kernels"`` is an error where they cannot train the model.
     folder : path, optional
         Where the run is kept. The same call goes on where it stopped, first yielding the stored
         logs; `rounds`, `workers` and `evaluate_every` may change. With fewer rounds than are

@@ -13,17 +13,19 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from understudy.core import checks
-from understudy.core.describe import describe, told_fields
+from understudy.core.describe import added, describe, told_fields
 from understudy.core.roles import Availability
 from understudy.parts.availability.always import Always
 from understudy.parts.delay import Delay
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.fingerprint import digest, federation_digest
-from understudy.simulation.data.models import Model, build
+from understudy.simulation.data.models import Model, build, is_builtin
+from understudy.simulation.training.engines import ENGINES
 from understudy.simulation.training.evaluation import PARTS, Metric
 from understudy.simulation.training.jobs import Loss
 
 MAY_CHANGE = ("rounds", "evaluate_every", "workers")  # when a run with a folder goes on
+ENGINE_BEFORE = "loop"  # of runs that were stored without a word about it
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -63,6 +65,7 @@ class Simulation:
     oracle: bool = False
     device: str = "cpu"
     workers: int | None = None
+    engine: str = added("0.2", "auto")
 
     def __post_init__(self) -> None:
         for name, default in (("availability", Always), ("metrics", dict)):
@@ -79,11 +82,21 @@ class Simulation:
             checks.choice("evaluate", part, PARTS)
         checks.integer("evaluate_every", self.evaluate_every, low=1)
         checks.integer("per_client_every", self.per_client_every, low=0)
+        _check_device(self.device)
         if self.workers is not None:
             checks.integer("workers", self.workers, low=1)
+        checks.choice("engine", self.engine, ENGINES)
 
     def check(self, federation: Federation) -> None:
-        """Refuse data that lack what is asked for."""
+        """Refuse data that lack what is asked for, and a device that is not here."""
+        if self.device != "cpu":
+            try:
+                torch.empty(0, device=self.device)
+            except Exception as error:  # what torch raises depends on how it was built
+                words = str(error).partition("\n")[0]
+                raise ValueError(
+                    f"device: expected one that is here, got {self.device!r}: {words}"
+                ) from error
         if "validation" in self.evaluate and federation.validation is None:
             raise ValueError(
                 "evaluate: 'validation' needs a federation with validation examples, got one "
@@ -95,23 +108,31 @@ class Simulation:
                 f"the proportions of its labels, got {self.per_client_every}"
             )
 
+    def fitted(self, federation: Federation) -> Federation:
+        """The data as the model takes them: built-in models give (batch, 1) for one target."""
+        return federation.in_columns() if is_builtin(self.model) else federation
+
     def module(self, federation: Federation) -> nn.Module:
         """The model for these data, with its first weights."""
         return build(self.model, tuple(federation.x.shape[1:]), federation.n_outputs, self.seed)
 
     def about(
-        self, federation: Federation, module: nn.Module, params: torch.Tensor, onednn: bool
+        self,
+        federation: Federation,
+        module: nn.Module,
+        params: torch.Tensor,
+        onednn: bool,
+        engine: str = ENGINE_BEFORE,
     ) -> str:
-        """What must not change when a run goes on, as JSON."""
+        """What must not change when a run goes on, as JSON; `engine` is the one that is used."""
         told = {
             item.name: describe(getattr(self, item.name))
             for item in told_fields(self)
-            if item.name not in ("model", *MAY_CHANGE)
+            if item.name not in ("model", "engine", *MAY_CHANGE)
         }
         data, model = federation_digest(federation), digest(str(module), params)
-        return json.dumps(
-            {"class": "simulation", "data": data, "model": model, **told, "onednn": onednn}
-        )
+        used = {"onednn": onednn, "engine": engine}
+        return json.dumps({"class": "simulation", "data": data, "model": model, **told, **used})
 
 
 class Options(TypedDict, total=False):
@@ -131,6 +152,19 @@ class Options(TypedDict, total=False):
     oracle: bool
     device: str
     workers: int | None
+    engine: str
+
+
+def _check_device(device: object) -> None:
+    """Refuse a name that no device has; whether it is here is found out when a run begins."""
+    try:
+        kind = torch.device(device).type if isinstance(device, str) else None
+    except RuntimeError:
+        kind = None
+    if kind is None or kind == "meta":
+        raise ValueError(
+            f"device: expected 'cpu', 'cuda', 'cuda:1', 'mps' or another of torch's, got {device!r}"
+        )
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -1,4 +1,4 @@
-"""Studies: a grid of simulations, run, resumed, compared and told."""
+"""Studies: a grid of simulations, run, resumed, compared and reported."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from understudy.parts.local import Local
 from understudy.simulation import Federation, batch_plan
 from understudy.simulation.training.dropout import factors
 from understudy.simulation.training.jobs import Engine, Job, Recipe
-from understudy.simulation.training.kernels.engine import KernelEngine
+from understudy.simulation.training.kernel_engine import KernelEngine
 from understudy.simulation.training.kernels.library import Library
 from understudy.simulation.training.local_sgd import LoopEngine
 

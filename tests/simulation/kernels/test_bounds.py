@@ -19,11 +19,11 @@ from understudy.core.rng import generator, torch_seed
 from understudy.parts.local import Local, Proximal
 from understudy.simulation import build as build_model
 from understudy.simulation.training.batches import drawn
+from understudy.simulation.training.kernel_engine import KernelEngine
 from understudy.simulation.training.kernels import compile as compilation
-from understudy.simulation.training.kernels.engine import KernelEngine
 from understudy.simulation.training.kernels.library import NEEDS, processor_flags
 
-pytestmark = pytest.mark.full
+pytestmark = pytest.mark.slow
 
 PROGRAM = Path(__file__).with_name("run_plan.c")
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1")

@@ -28,7 +28,7 @@ from understudy.parts.local import Local, Proximal
 from understudy.simulation import build as build_model
 from understudy.simulation.training.dropout import factors
 from understudy.simulation.training.evaluation import outputs_of
-from understudy.simulation.training.kernels.engine import KernelEngine
+from understudy.simulation.training.kernel_engine import KernelEngine
 
 SIZES = (9, 12, 5)
 MIXED = {"lr": 0.1, "epochs": 2, "batch_size": 4}  # short last batches: 1, none, 1

@@ -12,7 +12,7 @@ from tests.simulation.small import federation
 from understudy.core.flat import Layout
 from understudy.parts.local import Local
 from understudy.simulation import Federation
-from understudy.simulation.training.kernels.engine import KernelEngine
+from understudy.simulation.training.kernel_engine import KernelEngine
 
 CONVOLUTIONAL = {
     "relu after": lambda: nn.Sequential(

@@ -14,7 +14,7 @@ from tests.simulation.kernels.nets import made, recipe, trained
 from tests.simulation.small import federation
 from understudy.parts.local import Local, Proximal
 from understudy.simulation import build as build_model
-from understudy.simulation.training.kernels.engine import KernelEngine
+from understudy.simulation.training.kernel_engine import KernelEngine
 from understudy.simulation.training.kernels.library import Library, Unavailable, loaded
 
 SIZES = (40, 7, 31, 1, 64)
@@ -72,7 +72,7 @@ def test_both_installed_builds(build):
         assert_same_bits(build, isa, None, "float32")
 
 
-@pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("isa", ["avx512", "avx2", "plain"])
 @pytest.mark.parametrize("cc", ["gcc", "clang"])
@@ -80,7 +80,6 @@ def test_every_compiler_and_instruction_set(build, cc, isa, dtype):
     assert_same_bits(build, isa, cc, dtype)
 
 
-@pytest.mark.full  # the installation does not compile them yet
 def test_the_installed_library_is_compiled_from_this_source(build):
     for dtype in (np.float32, np.float64):
         try:

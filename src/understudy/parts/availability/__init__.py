@@ -3,6 +3,7 @@
 from understudy.parts.availability.always import Always
 from understudy.parts.availability.bernoulli import Bernoulli, LabelBernoulli
 from understudy.parts.availability.dropout import FixedDropout
+from understudy.parts.availability.full_start import FullStart
 from understudy.parts.availability.markov import Markov
 from understudy.parts.availability.periodic import Cyclic, Diurnal
 from understudy.parts.availability.scripted import LastRoundsAway
@@ -22,6 +23,7 @@ __all__ = [
     "Cyclic",
     "Diurnal",
     "FixedDropout",
+    "FullStart",
     "LabelBernoulli",
     "LastRoundsAway",
     "LessDataFirst",

@@ -26,13 +26,13 @@ ROUNDS_PER_DAY = 24  # SinLogNormal
 def draw_somebody(p: Floats, rng: np.random.Generator, mode: str) -> Bools:
     """(N,) who is there: U ≤ p, drawn again (with the generator's next numbers) if nobody is."""
     if not (p > 0).any():
-        raise ValueError(f"{mode}: nobody can ever come, all probabilities are 0")
+        raise ValueError(f"{mode}: no client can ever come: all probabilities are 0")
     for _ in range(MOST_TRIES):
         here: Bools = rng.random(len(p)) <= p
         if here.any():
             return here
     raise ValueError(
-        f"{mode}: nobody came in {MOST_TRIES} draws of one round; the largest probability is "
+        f"{mode}: no client came in {MOST_TRIES} draws of one round; the largest probability is "
         f"{p.max():g}, expected larger ones or more clients"
     )
 

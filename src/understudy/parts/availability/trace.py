@@ -7,7 +7,7 @@ import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from understudy.core import checks
 from understudy.core.rng import generator
 from understudy.core.types import Bools, Floats, Ints, Population
 
+MOST_SECONDS = 1e10  # three hundred years: clients' sessions are laid one after another
+LONGEST = 100  # characters of what is quoted in a message
 COLUMNS = ["device", "t_s", "state"]
 PRESENT = {"AVL_TRAIN": True, "UN_AVL": False}
 
@@ -67,36 +69,53 @@ def _lines(path: Path) -> list[tuple[int, str, float, bool]]:
             f"{path}: no such file, neither here nor under UNDERSTUDY_DATA nor in ./data; expected "
             f"a recorded trace, a CSV with the columns {','.join(COLUMNS)}"
         )
-    with path.open(newline="", encoding="utf-8-sig") as source:
-        reader = csv.reader(source)
-        header = [name.strip() for name in next(reader, [])]
-        if header != COLUMNS:
-            raise ValueError(
-                f"{path}, line 1: expected the header {','.join(COLUMNS)}, got {','.join(header)!r}"
-            )
-        result = [
-            (reader.line_num, *_checked(row, f"{path}, line {reader.line_num}"))
-            for row in reader
-            if row
-        ]
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as source:
+            result = _rows(csv.reader(source), path)
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: expected a CSV file in UTF-8; {error}") from error
     if not result:
         raise ValueError(f"{path}: expected at least one line after the header, got none")
     return result
 
 
+def _rows(reader: Any, path: Path) -> list[tuple[int, str, float, bool]]:
+    header = [name.strip() for name in next(reader, [])]
+    if header != COLUMNS:
+        raise ValueError(
+            f"{path}, line 1: expected the header {','.join(COLUMNS)}, got {_shown(header)}"
+        )
+    return [
+        (reader.line_num, *_checked(row, f"{path}, line {reader.line_num}"))
+        for row in reader
+        if row
+    ]
+
+
+def _shown(fields: list[str]) -> str:
+    """Fields in a message: not longer than a line."""
+    text = repr(",".join(fields))
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
 def _checked(row: list[str], where: str) -> tuple[str, float, bool]:
     fields = [field.strip() for field in row]
     if len(fields) != len(COLUMNS):
-        raise ValueError(f"{where}: expected {','.join(COLUMNS)}, got {','.join(row)!r}")
+        raise ValueError(f"{where}: expected {','.join(COLUMNS)}, got {_shown(row)}")
     device, time, state = fields
     try:
         second = float(time)
     except ValueError:
         second = math.nan
-    if not (math.isfinite(second) and second >= 0):
-        raise ValueError(f"{where}: expected t_s to be a number of seconds >= 0, got {time!r}")
+    if not 0 <= second <= MOST_SECONDS:
+        raise ValueError(
+            f"{where}: expected t_s to be a number of seconds >= 0 and <= {MOST_SECONDS:g}, got "
+            f"{_shown([time])}"
+        )
     if state not in PRESENT:
-        raise ValueError(f"{where}: expected state to be {' or '.join(PRESENT)}, got {state!r}")
+        raise ValueError(
+            f"{where}: expected state to be {' or '.join(PRESENT)}, got {_shown([state])}"
+        )
     return device, second, PRESENT[state]
 
 

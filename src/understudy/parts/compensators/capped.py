@@ -1,4 +1,4 @@
-"""Nobody speaks too loudly for others."""
+"""A limit on the weight with which one update stands in for others."""
 
 from __future__ import annotations
 

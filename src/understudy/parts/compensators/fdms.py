@@ -44,8 +44,9 @@ class FDMS:
     -----
     Where no candidate of k came, or none that was ever seen together with it, the paper is
     silent; here the best non-candidate that was seen stands in, else the q-weighted mean of those
-    who came. The note ``friend_absence`` is the share of the absent so treated: the rate r of
-    appendix B (eq. 74). With a race, ``pairs_needed`` counts the pairs someone still needs (the
+    who came. The note ``no_candidate`` is the share of the absent so treated. It is not the rate
+    of friend absence of appendix B, which needs to know who is whose friend: `analysis.sigma` has
+    that one. With a race, ``pairs_needed`` counts the pairs someone still needs (the
     paper's fig. 4) and ``pairs_computed`` those in the one Gram matrix that gives them.
 
     The friend comes from the R of the rounds before. That is the paper's order: R_ki does not
@@ -95,7 +96,7 @@ class FDMS:
         ]
         if len(lonely):
             parts.append((lonely, _mean_of_those_who_came(end), 0, share[lonely]))
-        notes = {"friend_absence": float((~candidate).mean())} if len(absent) else {}
+        notes = {"no_candidate": float((~candidate).mean())} if len(absent) else {}
         return Contributions.of(*parts, notes=notes)
 
     def _friends(self, state: FDMSState, came: Ints, absent: Ints) -> tuple[Ints, Bools]:

@@ -1,4 +1,4 @@
-"""FedAR: everyone's latest update, the older the louder."""
+"""FedAR: everyone's latest update; older ones get larger weights."""
 
 from __future__ import annotations
 

@@ -19,6 +19,11 @@ class FedVARP:
     y_j is the last update of client j, zero before its first. The first sum spans everyone
     remembered; by examples, the means are weighted.
 
+    Notes
+    -----
+    The paper divides updates by the local step: an old one is rescaled by η_t/η_s, from the step
+    it was made with to the current one.
+
     References
     ----------
     Jhunjhunwala et al., FedVARP: Tackling the Variance Due to Partial Client Participation in
@@ -37,9 +42,10 @@ class FedVARP:
         coef = end.base / end.base.sum()
         coef[came] -= fresh
         remembered = np.flatnonzero(state.rows.known & end.active)
+        old = coef[remembered] * state.rescaled(end, remembered)
         return Contributions.of(
             (came, end.fresh(), np.arange(len(came)), fresh),
-            (remembered, state.rows.block(), state.rows.slot[remembered], coef[remembered]),
+            (remembered, state.rows.block(), state.rows.slot[remembered], old),
         )
 
     def learn(self, state: Memory, end: RoundEnd, step: torch.Tensor | None) -> Mapping[str, float]:

@@ -1,7 +1,7 @@
 """What memories share: the last update of each client, and the local step it was made with.
 
-MIFA and FedAR sum over everyone they remember, wanted this round or not, and rescale a remembered
-update to the current local step, by η_t/η_s.
+A remembered update is rescaled to the current local step, by η_t/η_s. MIFA and FedAR sum over
+everyone they remember, wanted this round or not.
 """
 
 from __future__ import annotations
@@ -98,6 +98,10 @@ class Memory:
             (came, end.fresh(), np.arange(len(came)), coef[came]),
             (others, self.rows.block(), self.rows.slot[others], rescaled),
         )
+
+    def rescaled(self, end: RoundEnd, ids: Ints) -> Floats:
+        """(len(ids),) η_t/η_s: what makes old updates of the current step's size."""
+        return np.asarray(end.lr(end.t) / self.made_with[ids])
 
     def seen(self, end: RoundEnd) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """(N,) active clients seen at least once, counting this round."""

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from understudy.core import checks
+from understudy.core.describe import renamed
 from understudy.core.types import Bools, Floats
 
 
@@ -32,8 +33,8 @@ class HoeffdingRace:
         K (default: those there are).
     horizon : int
         T, rounds of the whole run.
-    batches : int
-        B_max.
+    max_friends : int
+        B_max, the largest number of friends that a client can have: 3 in clusters of 4.
     beta : float
         β, lower bound on how often a pair comes together, per round.
     p : float
@@ -46,7 +47,7 @@ class HoeffdingRace:
     scale: float = 1.0
     n_clients: int | None = None
     horizon: int = 500
-    batches: int = 3
+    max_friends: int = renamed("batches", 3)
     beta: float = 0.5
     p: float = 0.01
     delta_f: float = 0.01
@@ -57,7 +58,7 @@ class HoeffdingRace:
         if self.n_clients is not None:
             checks.integer("n_clients", self.n_clients, low=1)
         checks.integer("horizon", self.horizon, low=1)
-        checks.integer("batches", self.batches, low=1)
+        checks.integer("max_friends", self.max_friends, low=1)
         checks.number("beta", self.beta, low=0, high=1, low_open=True)
         checks.number("p", self.p, low=0, high=1, low_open=True, high_open=True)
         checks.number("delta_f", self.delta_f, low=0)
@@ -65,7 +66,8 @@ class HoeffdingRace:
     def bound(self, t: npt.ArrayLike, n_clients: int) -> Floats:
         """Θ_t for rounds t = 1, 2, … (Theorem 2)."""
         clients = n_clients if self.n_clients is None else self.n_clients
-        evidence = 2 * math.log(2 * clients**2 * self.horizon * self.batches) - 2 * math.log(self.p)
+        events = 2 * clients**2 * self.horizon * self.max_friends
+        evidence = 2 * math.log(events) - 2 * math.log(self.p)
         rounds = np.asarray(t, dtype=np.float64)
         if self.threshold == "code":
             root = np.sqrt(evidence / (2 * self.beta * rounds))

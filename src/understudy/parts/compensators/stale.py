@@ -27,9 +27,10 @@ class Stale:
 
     Notes
     -----
-    An old update is used as it was: the paper does not rescale it to the current step. A late
-    model is dropped, since it is a step from a model that is gone; a late update is kept with
-    the round it started from.
+    By eq. 3 and 4 an old update is a sum of gradients, which takes the current local step: it is
+    rescaled by η_t/η_s, which is 1 at a constant step. A model is not rescaled. A late model is
+    dropped, since it is a step from a model that is gone; a late update is kept with the round it
+    started from.
     """
 
     kind: str = "update"
@@ -52,9 +53,12 @@ class Stale:
         share = end.q / end.q[end.cohort.wanted].sum()
         came = end.came
         remembered = end.absent[state.rows.known[end.absent]]
+        old = share[remembered]
+        if self.kind == "update":
+            old = old * state.rescaled(end, remembered)
         parts: list[Term] = [
             (came, end.fresh(), np.arange(len(came)), share[came]),
-            (remembered, state.rows.block(), state.rows.slot[remembered], share[remembered]),
+            (remembered, state.rows.block(), state.rows.slot[remembered], old),
         ]
         if self.kind == "model":
             current = Block(owner=np.array([-1]), data=end.params[None])

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from understudy.core import checks
+from understudy.core.describe import added
 from understudy.core.types import Floats, Ints, Population, RoundEnd, RoundStart, Setup
 from understudy.graph.dependency_graph import (
     MAX_CLIENTS,
@@ -15,16 +17,17 @@ from understudy.graph.dependency_graph import (
     update_similarity,
 )
 from understudy.graph.dispersion import pick_dispersed
+from understudy.graph.noise_answers import NoiseAnswers
 from understudy.memory.rows import RowStore
 from understudy.parts.samplers.uniform import check_m, count_of
 
-SOURCES = ("auto", "similarity", "features", "labels", "updates")
+SOURCES = ("auto", "similarity", "features", "labels", "updates", "functional")
 
 
 @dataclass
 class FedGSState:
     counts: Floats  # (N,) v: how often each was picked
-    first: RowStore | None  # first update of each client, where the graph is made of these
+    first: RowStore | None  # first update or answer of each, where the graph is made of these
     _distance: Floats | None = None  # (N, N) H
     _made_of: Floats | None = None  # what H was made of
 
@@ -48,12 +51,15 @@ class FedGS:
         or N(N−1), as in eq. 13 (c = α/N). α_paper = α_code·N(N−1)/(M(M−1)).
     edges : {"code", "paper"}
         Form of the edge lengths, see `understudy.graph.dependency_graph.edge_lengths`.
-    graph : {"auto", "similarity", "features", "labels", "updates"}
+    graph : {"auto", "similarity", "features", "labels", "updates", "functional"}
         What the graph is made of: the population's similarity matrix, the cosine of its features
         or of its label histograms, or of the clients' first updates (eq. 11), which come in as
-        they are first seen. "auto" takes the first of these that the population has.
+        they are first seen, or of what their first models answer to noise (eq. 12), which needs
+        `answers`. "auto" takes the first of these that the population has, never the last.
     restarts : int
         Starts of the search, where there are too many subsets to try all (5,000).
+    answers : NoiseAnswers, optional
+        With ``graph="functional"``: what a model is shown, `NoiseAnswers.like(module, inputs)`.
 
     Notes
     -----
@@ -73,6 +79,7 @@ class FedGS:
     edges: str = "code"
     graph: str = "auto"
     restarts: int = 20
+    answers: NoiseAnswers | None = added("0.2", None)  # noqa: RUF009 (it makes a field)
 
     def __post_init__(self) -> None:
         check_m("m", self.m)
@@ -81,6 +88,13 @@ class FedGS:
         checks.choice("edges", self.edges, ("code", "paper"))
         checks.choice("graph", self.graph, SOURCES)
         checks.integer("restarts", self.restarts, low=1)
+        if self.answers is not None and not isinstance(self.answers, NoiseAnswers):
+            raise TypeError(f"answers: expected NoiseAnswers or None, got {self.answers!r}")
+        if (self.answers is not None) != (self.graph == "functional"):
+            raise ValueError(
+                "answers: expected NoiseAnswers.like(module, inputs) exactly with "
+                f"graph='functional', got {self.answers!r} with graph={self.graph!r}"
+            )
 
     def count(self, n_active: int) -> int:
         return count_of(self.m, n_active)
@@ -94,11 +108,14 @@ class FedGS:
                 f"computed in reasonable time, got {n}; alpha=0 needs no graph"
             )
         counts = np.full(n, setup.t * self.count(n) / n)
-        by_updates = source == "updates" and self.alpha > 0
-        return FedGSState(counts, setup.rows(width=setup.n_parameters) if by_updates else None)
+        if self.alpha > 0 and source == "updates":
+            return FedGSState(counts, setup.rows(width=setup.n_parameters))
+        if self.alpha > 0 and self.answers is not None:
+            return FedGSState(counts, setup.rows(width=self.answers.width, dtype=torch.float64))
+        return FedGSState(counts, None)
 
     def _source(self, population: Population) -> str:
-        has = {"labels": population.label_counts, "updates": True}
+        has = {"labels": population.label_counts, "updates": True, "functional": True}
         has |= {"similarity": population.similarity, "features": population.features}
         if self.graph == "auto":
             return next(source for source in SOURCES[1:] if has[source] is not None)
@@ -159,8 +176,15 @@ class FedGS:
 
     def learn(self, state: FedGSState, end: RoundEnd) -> None:
         state.counts[end.cohort.wanted] += 1
-        if state.first is not None:
-            for arrivals in (end.late, end.arrivals):
-                for client, delta in arrivals:
-                    if not state.first.known[client]:
-                        state.first.put(client, delta[: end.n_parameters])
+        if state.first is None:
+            return
+        if self.answers is not None:  # the model that a late update started from is gone
+            for client, delta in end.arrivals:
+                if not state.first.known[client]:
+                    answer = self.answers((end.params + delta)[: end.n_parameters])
+                    state.first.put(client, torch.from_numpy(answer))
+            return
+        for arrivals in (end.late, end.arrivals):
+            for client, delta in arrivals:
+                if not state.first.known[client]:
+                    state.first.put(client, delta[: end.n_parameters])

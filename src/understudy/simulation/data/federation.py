@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -36,8 +36,8 @@ class Federation:
         All inputs.
     y : (n, …) tensor
         All labels, int64 in 0 .. C-1; or the targets of a regression, of a floating type. They are
-        passed to the loss as they are: for a model with outputs (batch, 1) and the squared error,
-        targets have shape (n, 1).
+        passed to the loss as they are, but for built-in models, which give (batch, 1) for one
+        target: there, targets of shape (n,) become (n, 1).
     clients : tuple of (n_i,) int arrays
         The examples each client trains on; no client is empty.
     test : int array
@@ -163,7 +163,8 @@ class Federation:
     def __getstate__(self) -> dict[str, Any]:
         # shared memory belongs to the process that made it
         held = dict(self.__dict__)  # at once: another thread may be adding to it
-        held.pop("_shared", None)
+        for name in ("_shared", "_in_columns"):
+            held.pop(name, None)
         return held
 
     @classmethod
@@ -317,6 +318,15 @@ class Federation:
             owner * self.n_classes + labels, minlength=self.n_clients * self.n_classes
         )
         return _fixed(cells.reshape(self.n_clients, self.n_classes).astype(np.float64))
+
+    def in_columns(self) -> Federation:
+        """The same, with targets (n,) of a regression as (n, 1); itself where there are none."""
+        if self.y.ndim != 1 or not self.y.is_floating_point():
+            return self
+        if "_in_columns" not in self.__dict__:  # made once: runs share its shared memory
+            self.__dict__["_in_columns"] = replace(self, y=self.y.unsqueeze(1))
+        result: Federation = self.__dict__["_in_columns"]
+        return result
 
     def indices(self, split: Literal["train", "validation", "test"]) -> Ints:
         """All examples of a split, client by client."""

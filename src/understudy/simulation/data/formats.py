@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import gzip
 import pickle
+import zlib
+from collections.abc import Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 Bytes = npt.NDArray[np.uint8]
+MOST_COMPRESSED = 1032  # values that one byte of a deflated file can stand for, at the most
 
 
 def read_idx(path: Path) -> Bytes:
@@ -27,7 +30,7 @@ def read_idx(path: Path) -> Bytes:
     if content[:2] == b"\x1f\x8b":
         try:
             content = gzip.decompress(content)
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             raise ValueError(f"{path}: expected a whole gzip file; {error}") from error
     n_dimensions = content[3] if len(content) > 3 else 0
     header = 4 + 4 * n_dimensions
@@ -73,23 +76,39 @@ def read_cifar_batch(path: Path) -> tuple[Bytes, Bytes]:
 
 
 def read_svhn(path: Path) -> tuple[Bytes, Bytes]:
-    """Images (n, 3, 32, 32) and labels (n,) of SVHN's cropped digits; the file's 10 is digit 0."""
-    from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
+    """Images (n, 3, 32, 32) and labels (n,) of SVHN's cropped digits; the file's 10 is digit 0.
+
+    SciPy reads it. Sizes are checked before anything is allocated by them, and all that a damaged
+    file makes the reader raise is one error.
+    """
+    from scipy.io import loadmat, whosmat
 
     try:
+        _check_mat_sizes(whosmat(path), path.stat().st_size)
         content = loadmat(path, variable_names=["X", "y"])
-        images, labels = content["X"], content["y"].ravel()
-    except (MatReadError, KeyError, ValueError, TypeError, NotImplementedError) as error:
+        images, labels = np.asarray(content["X"]), np.asarray(content["y"]).ravel()
+    except Exception as error:  # zlib's, the system's, the reader's own: nearly anything
         raise ValueError(f"{path}: expected a MATLAB file with X and y; {error!r}") from error
     if images.dtype != np.uint8 or images.shape != (32, 32, 3, len(labels)):
         raise ValueError(
             f"{path}: expected X of bytes and shape (32, 32, 3, {len(labels)}), found "
             f"{images.dtype} of shape {images.shape}"
         )
-    if len(labels) and not (1 <= labels.min() and labels.max() <= 10):
+    if labels.dtype.kind not in "uif" or not np.isin(labels, np.arange(1, 11)).all():
         raise ValueError(f"{path}: expected labels in 1 .. 10")
     return np.ascontiguousarray(images.transpose(3, 2, 0, 1)), (labels % 10).astype(np.uint8)
+
+
+def _check_mat_sizes(variables: Sequence[tuple[str, tuple[int, ...], str]], size: int) -> None:
+    """Raise where X or y claim more values than a compressed file of `size` bytes can hold."""
+    shapes = {name: shape for name, shape, _ in variables}
+    for name in ("X", "y"):
+        if name not in shapes:
+            raise ValueError(f"it has no {name}")
+        if prod(int(side) for side in shapes[name]) > MOST_COMPRESSED * size:
+            raise ValueError(
+                f"{name} of shape {tuple(shapes[name])} does not fit into {size:,} bytes"
+            )
 
 
 class _Type:

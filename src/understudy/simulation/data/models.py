@@ -11,12 +11,15 @@ import copy
 from collections.abc import Callable, Mapping
 from functools import partial
 from math import prod
+from types import FunctionType
 from typing import Any
 
 import torch
 from torch import nn
 
+from understudy.core.module_origin import is_standard
 from understudy.core.rng import torch_seed
+from understudy.core.threads import alone_in_torch
 from understudy.registry import imported
 
 Model = str | nn.Module | Callable[[], nn.Module] | Mapping[str, Any]
@@ -182,7 +185,7 @@ def build(model: Model, shape: Shape, n_classes: int, seed: int) -> nn.Module:
     if isinstance(model, nn.Module):
         return copy.deepcopy(model)
     if isinstance(model, str) and ":" in model:
-        model = imported(model)
+        model = _refused_unless_model(imported(model), model)
         if isinstance(model, nn.Module):
             return copy.deepcopy(model)
     if isinstance(model, str):
@@ -193,13 +196,35 @@ def build(model: Model, shape: Shape, n_classes: int, seed: int) -> nn.Module:
             )
         if n_classes < 1:
             raise ValueError(f"n_classes: {model!r} needs at least one output, got {n_classes}")
-    with torch.random.fork_rng(devices=[]):
+    with alone_in_torch(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(torch_seed(seed, "model"))
         make: Any = partial(MODELS[model], shape, n_classes) if isinstance(model, str) else model
         module = make(**settings)
     if not isinstance(module, nn.Module):
         raise TypeError(f"model: expected a function that returns a module, got {module!r} from it")
     return module
+
+
+def is_builtin(model: Model) -> bool:
+    """Whether it is one of `MODELS`, with settings or without."""
+    name = model.get("name") if isinstance(model, Mapping) else model
+    return isinstance(name, str) and name in MODELS
+
+
+def _refused_unless_model(found: Any, place: str) -> Any:
+    """What ``module:Name`` stands for, looked at before it is called: it may be anybody's."""
+    made = found
+    while isinstance(made, partial):
+        made = made.func
+    is_class = isinstance(made, type) and issubclass(made, nn.Module)
+    # no function of the standard library makes a model, and some of them run commands
+    is_function = isinstance(made, FunctionType) and not is_standard(made.__module__)
+    if not (isinstance(made, nn.Module) or is_class or is_function):
+        raise TypeError(
+            f"model: expected {place!r} to be a torch module, a class of them or a function that "
+            f"makes one, got {found!r}"
+        )
+    return found
 
 
 def _image(name: str, shape: Shape) -> tuple[int, int, int]:

@@ -14,6 +14,7 @@ import torch
 from understudy.simulation.data.dataset import Dataset
 from understudy.simulation.data.digits import digits
 from understudy.simulation.data.federation import Federation
+from understudy.simulation.data.fedgs_synthetic import fedgs_synthetic
 from understudy.simulation.data.formats import Bytes, read_cifar_batch, read_idx, read_svhn
 from understudy.simulation.data.synthetic import synthetic
 
@@ -112,6 +113,7 @@ def svhn(root: str | Path | None = None, *, normalise: Normalise = True) -> Data
 DATASETS: dict[str, Callable[..., Dataset | Federation]] = {
     "digits": digits,
     "synthetic": synthetic,
+    "fedgs_synthetic": fedgs_synthetic,
     "mnist": mnist,
     "fashion_mnist": fashion_mnist,
     "cifar10": cifar10,

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from understudy.core.threads import alone_in_torch
+
 LARGE_CALL = 4e6  # multiply-adds of one convolution call from which oneDNN wins
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
@@ -60,7 +62,15 @@ def measure(module: nn.Module, example: torch.Tensor, batch_size: int) -> Cost:
 
 @contextmanager
 def kernels(onednn: bool) -> Iterator[None]:
-    """Convolutions by oneDNN or not, on one thread: two gain nothing on small models here."""
+    """Convolutions by oneDNN or not, on one thread: two gain nothing on small models here.
+
+    The flags are the process's, so other threads that ask for kernels wait until these are done.
+    """
+    with alone_in_torch():
+        yield from _flagged(onednn)
+
+
+def _flagged(onednn: bool) -> Iterator[None]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     with warnings.catch_warnings():

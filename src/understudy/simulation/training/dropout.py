@@ -1,12 +1,18 @@
 """Which units a dropout layer keeps: decided by address, like everything that is drawn.
 
 A generator without state: the bits at an address are a mixture of the address. The compiled kernels
-compute the same in C, so a net with dropout is trained alike by every engine.
+compute the same in C, so a plain chain with dropout is trained alike by every engine.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
 import numpy as np
+import torch
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from understudy.core.types import Floats
 
@@ -59,3 +65,44 @@ def _mixed(word: int) -> int:
     word = ((word ^ (word >> 30)) * _FIRST) & _WORD
     word = ((word ^ (word >> 27)) * _SECOND) & _WORD
     return word ^ (word >> 31)
+
+
+class AddressedDropout(TorchFunctionMode):
+    """Lets dropout layers, and calls of torch's `dropout`, multiply by `factors`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seed = self._step = self._layer = 0
+
+    def begin(self, seed: int) -> None:
+        """A client's first step comes next."""
+        self._seed, self._step = seed, 0
+
+    def outputs(self, module: torch.nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+        """What a module in training says; each call is one step of the client."""
+        self._layer = 0
+        with self:
+            outputs: torch.Tensor = module(inputs)
+        self._step += 1
+        return outputs
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        given = dict(kwargs or {})
+        if func is not F.dropout:
+            return func(*args, **given)
+        return self._dropped(*args, **given)
+
+    def _dropped(
+        self, x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+    ) -> torch.Tensor:
+        if not training or p == 0:
+            return x
+        own = factors(self._seed, self._step, self._layer, x.numel(), p)
+        self._layer += 1
+        return x * torch.from_numpy(own).to(x).reshape(x.shape)

@@ -1,16 +1,80 @@
-"""Which engine trains a model: by a rule, never by the clock."""
+"""Which engine trains a model: by a rule of shapes, never by the clock.
+
+The compiled kernels train plain chains of layers (`kernels.chain`) whose steps are not too large;
+the loop trains everything else. The two differ in last bits, so the choice is stored with a run.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
-from understudy.simulation.training.jobs import Engine, Recipe
+from understudy.core import checks
+from understudy.simulation.training.jobs import Engine, EngineChoice, Recipe
+from understudy.simulation.training.kernel_engine import KernelEngine, kernel_plan
+from understudy.simulation.training.kernels.chain import Dropout, Layer, Refused, chain_of
+from understudy.simulation.training.kernels.library import Unavailable, loaded
+from understudy.simulation.training.kernels.plan import Plan
 from understudy.simulation.training.local_sgd import LoopEngine
-from understudy.simulation.training.softmax import SoftmaxEngine, has_closed_form
+
+ENGINES = ("auto", "loop", "kernels")
+# Multiply-adds of one step's forward pass up to which the kernels win; those of linear layers count
+# twice. Larger products are as fast in torch, whose blocks fit larger caches. The evidence:
+# `python -m benchmarks.engines`, for both instruction sets.
+LARGE_STEP = 3.5e8
+
+
+def choose(recipe: Recipe, x: torch.Tensor, y: torch.Tensor, engine: str = "auto") -> EngineChoice:
+    """The engine for a recipe and its data.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        What is to be trained, and how.
+    x, y : torch.Tensor
+        The data.
+    engine : {"auto", "loop", "kernels"}
+        ``"auto"``: the kernels where the rule says so and they are there. ``"kernels"``: an error
+        where they cannot train it.
+    """
+    checks.choice("engine", engine, ENGINES)
+    try:
+        layers = chain_of(recipe.module)
+    except Refused as reason:
+        return _loop(str(reason), engine)
+    addressed = any(isinstance(layer, Dropout) for layer in layers)
+    try:
+        if engine == "loop":
+            raise Unavailable('engine="loop"')
+        plan = _plan(recipe, x, y, layers)
+        if engine == "auto" and (work := _step(plan, recipe)) > LARGE_STEP:
+            raise Refused(f"its steps are large ({work:.2g} multiply-adds)")
+    except (Refused, Unavailable) as reason:
+        return _loop(str(reason), engine, addressed)
+    return EngineChoice(plan, addressed)
+
+
+def _plan(recipe: Recipe, x: torch.Tensor, y: torch.Tensor, layers: Sequence[Layer]) -> Plan:
+    plan = kernel_plan(recipe, x, y, layers)
+    loaded(plan.dtype)  # it must be there
+    return plan
+
+
+def _step(plan: Plan, recipe: Recipe) -> float:
+    largest = max((len(held) for held in recipe.clients), default=0)
+    batch_size = min(recipe.local.batch_size, largest)
+    return float(batch_size * (plan.multiply_adds + plan.linear_multiply_adds))
+
+
+def _loop(reason: str, engine: str, addressed: bool = False) -> EngineChoice:
+    if engine == "kernels":
+        raise ValueError(f"engine: 'kernels' cannot train this: {reason}")
+    return EngineChoice(None, addressed, reason)
 
 
 def engine_for(recipe: Recipe, x: torch.Tensor, y: torch.Tensor) -> Engine:
-    """The closed form for softmax regression, the general loop for everything else."""
-    if has_closed_form(recipe, x, y):
-        return SoftmaxEngine(recipe, x, y)
+    """The engine that was chosen for a recipe."""
+    if recipe.engine.plan is not None:
+        return KernelEngine(recipe, x, y, recipe.engine.plan)
     return LoopEngine(recipe, x, y)

@@ -16,8 +16,24 @@ from torch import nn
 
 from understudy.core.types import Ints
 from understudy.parts.local import Local
+from understudy.simulation.training.kernels.library import VERSION
+from understudy.simulation.training.kernels.plan import Plan
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # outputs, labels -> mean loss
+
+
+@dataclass(frozen=True, eq=False)
+class EngineChoice:
+    """Which engine trains, decided once for a run: workers use what the parent decided."""
+
+    plan: Plan | None = None  # of the compiled kernels; None: the loop
+    addressed_dropout: bool = False  # a plain chain: its dropout layers draw by address
+    reason: str = ""  # why it is not the kernels
+
+    @property
+    def name(self) -> str:
+        """As it is stored with a run; engines of different names differ in last bits."""
+        return "loop" if self.plan is None else f"kernels {VERSION}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +47,7 @@ class Recipe:
     clients: tuple[Ints, ...]  # examples of each client
     onednn: bool
     device: str = "cpu"
+    engine: EngineChoice = EngineChoice()
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +61,11 @@ class Job:
     matrix: torch.Tensor  # (k, d) rows: trained here, then local − start
     starts: torch.Tensor | None = None  # (k, d) a start per row, in place of params
     corrections: torch.Tensor | None = None  # (k, d) added to each gradient
+    lr: float | None = None  # η; None: by the round's number
+
+    def lr_of(self, local: Local) -> float:
+        """η of this round."""
+        return local.lr_at(self.t) if self.lr is None else self.lr
 
 
 Trained = list[tuple[int, float]]  # per client: local steps, mean loss over the examples seen
@@ -53,6 +75,3 @@ class Engine(Protocol):
     """Trains the clients of a job in their rows."""
 
     def train(self, job: Job) -> Trained: ...
-
-    def together(self, t: int) -> int:
-        """How many clients it steps side by side: a job had better have a multiple of it."""

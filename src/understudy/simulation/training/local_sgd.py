@@ -1,4 +1,4 @@
-"""Local stochastic gradient descent for any module and loss."""
+"""Local training of any module and loss, by SGD or any other optimizer of torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ import torch
 from understudy.core.flat import Layout, other_buffers
 from understudy.core.rng import generator, torch_seed
 from understudy.core.types import Ints
+from understudy.parts.optimizers import make_optimizer
 from understudy.simulation.training.batches import batch_plan
+from understudy.simulation.training.dropout import AddressedDropout
+from understudy.simulation.training.generators import forked, seed
 from understudy.simulation.training.jobs import Job, Recipe, Trained
 
 # numbers fetched at once for several steps: half a megabyte, which stays in a cache
@@ -19,7 +22,7 @@ GATHERED = 2**17
 
 
 class LoopEngine:
-    """Any module and loss: one reused module, plain autograd, no optimizer object, no loader."""
+    """Any module and loss: one reused module, plain autograd, no loader, no optimizer for SGD."""
 
     def __init__(self, recipe: Recipe, x: torch.Tensor, y: torch.Tensor) -> None:
         self.recipe, self.x, self.y = recipe, x, y
@@ -27,13 +30,11 @@ class LoopEngine:
         self.layout = Layout.of(self.module)
         # a client's counts of batches and the like must not reach the next client
         self._other = [(buffer, buffer.clone()) for buffer in other_buffers(self.module)]
-
-    def together(self, t: int) -> int:
-        return 1
+        self._dropout = AddressedDropout() if recipe.engine.addressed_dropout else None
 
     def train(self, job: Job) -> Trained:
-        # dropout layers draw from torch's own generator: it is put back afterwards
-        with torch.random.fork_rng(devices=[]):
+        # dropout outside of plain chains draws from torch's own generator: put back afterwards
+        with forked(self.recipe.device):
             return [self._client(job, *pair) for pair in zip(job.clients, job.rows, strict=True)]
 
     def _client(self, job: Job, client: int, row: int) -> tuple[int, float]:
@@ -47,11 +48,14 @@ class LoopEngine:
         rng = generator(recipe.seed, "batches", job.t, client)
         held = recipe.clients[client]
         plan = batch_plan(len(held), recipe.local, job.t, rng)
-        torch.default_generator.manual_seed(torch_seed(recipe.seed, "dropout", job.t, client))
-        losses = self._steps(plan, held, job.t, trained, correction)
+        address = torch_seed(recipe.seed, "dropout", job.t, client)
+        seed(address, recipe.device)
+        if self._dropout is not None:
+            self._dropout.begin(address)
+        losses = self._steps(plan, held, job.lr_of(recipe.local), trained, correction)
         vector.sub_(start)
         sizes = np.array([len(batch) for batch in plan])
-        mean = np.average(torch.stack(losses).double().cpu().numpy(), weights=sizes)
+        mean = np.average(torch.stack(losses).cpu().double().numpy(), weights=sizes)
         return len(plan), float(mean)
 
     def _enter(self, vector: torch.Tensor) -> list[bool]:
@@ -68,23 +72,32 @@ class LoopEngine:
         self,
         plan: list[Ints],
         held: Ints,
-        t: int,
+        lr: float,
         trained: list[bool],
         correction: list[torch.Tensor] | None,
     ) -> list[torch.Tensor]:
-        """Stochastic gradient descent in the module's parameters; the loss of each step."""
+        """Steps in the module's parameters; the loss of each."""
         module, local, loss_of = self.module, self.recipe.local, self.recipe.loss
         parameters = list(compress(module.parameters(), trained))  # frozen ones stay as they are
         weights = [parameter.data for parameter in parameters]  # the same memory, without a graph
         anchor = [weight.clone() for weight in weights] if local.rule.mu else None
         velocity: list[torch.Tensor] = []
-        lr, losses = local.lr_at(t), []
+        losses = []
+        optimizer = None if local.plain_sgd else make_optimizer(local, parameters, lr)
+        dropout = self._dropout
         for inputs, labels in self._batches(plan, held):
-            loss = loss_of(module(inputs), labels)
+            outputs = module(inputs) if dropout is None else dropout.outputs(module, inputs)
+            loss = loss_of(outputs, labels)
             losses.append(loss.detach())
             # a parameter that the loss does not reach has gradient zero
             gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
             gradients = self._altered(gradients, weights, anchor, correction)
+            if optimizer is not None:
+                for parameter, gradient in zip(parameters, gradients, strict=True):
+                    parameter.grad = gradient
+                optimizer.step()
+                optimizer.zero_grad()
+                continue
             if velocity:
                 torch._foreach_mul_(velocity, local.momentum)
                 torch._foreach_add_(velocity, gradients)
@@ -120,9 +133,11 @@ class LoopEngine:
         anchor: list[torch.Tensor] | None,
         correction: list[torch.Tensor] | None,
     ) -> tuple[torch.Tensor, ...]:
-        """Gradients with weight decay, proximal term and correction added."""
+        """Gradients with proximal term, correction and SGD's weight decay added."""
         local = self.recipe.local
-        if local.weight_decay:  # as torch's SGD adds it; scaling w instead differs in last bits
+        if (
+            local.weight_decay and local.plain_sgd
+        ):  # as torch's SGD adds it; scaling w instead differs in last bits
             gradients = torch._foreach_add(gradients, weights, alpha=local.weight_decay)
         if anchor is not None:
             pull = torch._foreach_sub(weights, anchor)

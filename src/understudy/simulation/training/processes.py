@@ -1,8 +1,9 @@
-"""Python processes of our own, and the line to each: started anew, ended for sure.
+"""Python processes of our own, and the line to each: started fresh, ended for sure.
 
 A child is a fresh interpreter that is told its path, never a copy of this process and never a
 second run of its main script: so it works in notebooks and in scripts without a main guard. Ending
-one is a kill and a wait; there are no threads and no queues between that could be left in a state.
+one is a kill and a wait; there are no queues between that could be left in a state, and the one
+thread for each child does nothing but wait for its end.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ class Child:
                 process_group=0,  # a Ctrl-C in the terminal is for the parent to answer
             )
             self.line = Connection(ours.detach())
+        # whoever ends for want of work is waited for, and is no zombie until the next round
+        threading.Thread(target=self._process.wait, daemon=True).start()
         self.line.send(sys.path)
         self.line.send((os.getpid(), module, name, arguments))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -21,18 +21,35 @@ from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.shared_memory import Handle, Shared, aligned_matrix, row_stride
 from understudy.simulation.training.batches import n_steps_of
 from understudy.simulation.training.conv_kernels import Cost, kernels, measure
-from understudy.simulation.training.engines import engine_for
+from understudy.simulation.training.engines import choose, engine_for
 from understudy.simulation.training.evaluation import client_losses, model_outputs, pieces
-from understudy.simulation.training.jobs import Job, Loss, Recipe, Trained
-from understudy.simulation.training.softmax import has_closed_form
+from understudy.simulation.training.jobs import EngineChoice, Job, Loss, Recipe, Trained
+from understudy.simulation.training.kernel_engine import KernelEngine
 from understudy.simulation.training.workers import TrainRequest, Workers, start_workers
 
 # Work of a round, in seconds of a typical core, from which worker processes pay. Counted, not
-# measured: 150 microseconds a step (5 in the closed form) and 7e9 multiply-adds a second.
+# measured: see `Pace`.
 WORTH_WORKERS = 0.02
 WORTH_STARTING = 0.2  # of a round with everybody, from which processes are started beforehand
-STEP_SECONDS, SOFTMAX_STEP_SECONDS, MULTIPLY_ADDS = 150e-6, 5e-6, 7e9
 AT_ONCE = 0.75  # of the work that is left, given out in one large part per worker
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What an engine does on a typical core, roughly."""
+
+    client: float  # seconds for each client
+    step: float  # seconds for each of its steps
+    multiply_adds: float  # a second
+
+
+LOOP_PACE = Pace(client=0.0, step=150e-6, multiply_adds=7e9)
+KERNELS_PACE = Pace(client=100e-6, step=2e-6, multiply_adds=25e9)
+
+
+def pace_of(engine: EngineChoice) -> Pace:
+    """How fast an engine is."""
+    return LOOP_PACE if engine.plan is None else KERNELS_PACE
 
 
 class LocalTrainer:
@@ -55,6 +72,8 @@ class LocalTrainer:
         whose counted work is too small to be worth it is trained in this process.
     device : str
         ``"cpu"``; others train in this process.
+    engine : {"auto", "loop", "kernels"}
+        Which engine trains: see `understudy.simulation.training.engines`.
     """
 
     def __init__(
@@ -66,6 +85,7 @@ class LocalTrainer:
         loss: Loss = cross_entropy,
         workers: int | None = None,
         device: str = "cpu",
+        engine: str = "auto",
     ) -> None:
         self.federation, self.local = federation, local
         self.n_workers = (workers or usable_cores()) if device == "cpu" else 1
@@ -73,8 +93,10 @@ class LocalTrainer:
         self.cost = measure(module, federation.x[:1], local.batch_size)
         self.onednn = self.cost.onednn  # part of a run: it decides last bits
         clean = copy.deepcopy(module).to(device)  # sent to workers; never trained here
-        self.recipe = Recipe(clean, loss, local, seed, federation.clients, self.onednn, device)
-        self._closed_form = has_closed_form(self.recipe, federation.x, federation.y)
+        recipe = Recipe(clean, loss, local, seed, federation.clients, self.onednn, device)
+        self.engine = choose(recipe, federation.x, federation.y, engine)
+        self.recipe = replace(recipe, engine=self.engine)
+        self._pace = pace_of(self.engine)
         if self.n_workers > 1 and self._work(range(federation.n_clients), 0) >= WORTH_STARTING:
             start_workers(self.n_workers)
         self._module = copy.deepcopy(clean)
@@ -119,12 +141,18 @@ class LocalTrainer:
             return client_losses(self._module, self.federation, ids, loss, device)
 
     def outputs(self, params: torch.Tensor, indices: Ints) -> torch.Tensor:
-        """What the model with these parameters says to some of the examples."""
-        work = len(indices) * self.cost.per_example / MULTIPLY_ADDS
+        """What the model with these parameters says to some of the examples.
+
+        By the kernels where they train: a round of theirs is short, and torch takes several times
+        as long for the examples of a small net.
+        """
+        work = len(indices) * self.cost.per_example / self._pace.multiply_adds
         # processes are not started for this alone
         if self._workers is not None and self._params is not None and work >= WORTH_WORKERS:
             self._params.tensor.copy_(params)
             return self._workers.outputs(self._params.handle, pieces(indices, self.n_workers))
+        if isinstance(self._here, KernelEngine):
+            return self._here.outputs(params, indices)
         x, device = self.federation.x, self.recipe.device
         return model_outputs(self._evaluated, params, x, indices, device)
 
@@ -136,9 +164,9 @@ class LocalTrainer:
     def _work(self, clients: Sequence[int], t: int) -> float:
         sizes, steps = self.federation.sizes[list(clients)], self._steps(clients, t)
         examples = (steps * np.minimum(sizes, self.local.batch_size_at(t))).sum()
-        per_step = SOFTMAX_STEP_SECONDS if self._closed_form else STEP_SECONDS
-        seconds = steps.sum() * per_step + 3 * examples * self.cost.per_example / MULTIPLY_ADDS
-        return float(seconds)
+        pace, multiply_adds = self._pace, 3 * examples * self.cost.per_example
+        seconds = len(sizes) * pace.client + steps.sum() * pace.step
+        return float(seconds + multiply_adds / pace.multiply_adds)
 
     def _steps(self, clients: Sequence[int], t: int) -> Ints:
         return n_steps_of(self.federation.sizes[list(clients)], self.local, t)
@@ -159,7 +187,10 @@ class LocalTrainer:
             matrix,
             _each(cohort.start, clients, matrix),
             _each(cohort.correction, clients, matrix),
+            cohort.lr,
         )
+        if self.engine.plan is not None:  # the kernels use nothing of torch's
+            return matrix, self._here.train(job)
         with kernels(self.onednn), one_thread():
             return matrix, self._here.train(job)
 
@@ -182,7 +213,10 @@ class LocalTrainer:
                 extra[role] = rows.handle
         parts = self._parts(clients, t)
         handles = {"params": self._params.handle, "matrix": matrix.handle, **extra}
-        orders = [TrainRequest(t, [clients[i] for i in part], part, **handles) for part in parts]
+        orders = [
+            TrainRequest(t, [clients[i] for i in part], part, **handles, lr=cohort.lr)
+            for part in parts
+        ]
         trained: Trained = [(0, 0.0)] * len(clients)
         for part, results in zip(parts, self._workers.train(orders), strict=True):
             for position, result in zip(part, results, strict=True):
@@ -205,13 +239,13 @@ class LocalTrainer:
         steps = self._steps(clients, t)
         order = np.argsort(-steps, kind="stable")
         done = np.concatenate([[0], np.cumsum(steps[order])])
-        together, first = self._here.together(t), 0
+        first = 0
         parts: list[list[int]] = []
         while first < len(order):
             if len(parts) % self.n_workers == 0:
                 each = AT_ONCE * (done[-1] - done[first]) / self.n_workers
             n_clients = int(np.searchsorted(done, done[first] + each, side="right")) - 1 - first
-            n_clients = max(1, n_clients // together) * together
+            n_clients = max(1, n_clients)
             parts.append(order[first : first + n_clients].tolist())
             first += n_clients
         return parts

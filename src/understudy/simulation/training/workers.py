@@ -26,6 +26,7 @@ from understudy.simulation.training.conv_kernels import kernels
 from understudy.simulation.training.engines import engine_for
 from understudy.simulation.training.evaluation import model_outputs
 from understudy.simulation.training.jobs import Engine, Job, Recipe, Trained
+from understudy.simulation.training.kernel_engine import KernelEngine
 from understudy.simulation.training.pool import ChildDied, end_workers, pool_of
 
 TRIES = 2  # of a round in which a worker died
@@ -57,6 +58,7 @@ class TrainRequest:
     matrix: Handle
     starts: Handle | None = None
     corrections: Handle | None = None
+    lr: float | None = None
 
 
 class WorkerDied(RuntimeError):
@@ -153,6 +155,7 @@ def _train(kit: RunKit, order: TrainRequest) -> Trained:
         matrix=attach(order.matrix),
         starts=tensor(order.starts),
         corrections=tensor(order.corrections),
+        lr=order.lr,
     )
     with kernels(bench.recipe.onednn):
         return bench.engine.train(job)
@@ -160,4 +163,6 @@ def _train(kit: RunKit, order: TrainRequest) -> Trained:
 
 def _outputs(kit: RunKit, order: tuple[Handle, Ints]) -> torch.Tensor:
     (params, indices), bench = order, _unpacked(kit)
+    if isinstance(bench.engine, KernelEngine):
+        return bench.engine.outputs(attach(params), indices)
     return model_outputs(bench.module, attach(params), bench.x, indices)

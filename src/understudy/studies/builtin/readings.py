@@ -19,7 +19,7 @@ from understudy.parts.availability.skewed import (
     repeated_rates,
 )
 from understudy.simulation.data.federation import Federation
-from understudy.simulation.data.synthetic import synthetic
+from understudy.simulation.data.fedgs_synthetic import fedgs_synthetic
 
 
 def fdms_cnn_320() -> nn.Module:
@@ -32,10 +32,10 @@ def fdms_cnn_320() -> nn.Module:
 
 
 def synthetic_without_validation(
-    alpha: float = 0.5, beta: float = 0.5, n_clients: int = 30, seed: int = 0
+    alpha: float = 0.5, beta: float = 0.5, n_clients: int = 30, seed: int = 97
 ) -> Federation:
-    """Synthetic(α, β) whose held-out part is laid aside: losses are asked on what is trained on."""
-    return replace(synthetic(alpha, beta, n_clients, seed=seed), validation=None)
+    """The authors' Synthetic without its held-out part: losses are asked on what is trained on."""
+    return replace(fedgs_synthetic(alpha, beta, n_clients, seed=seed), validation=None)
 
 
 @dataclass(frozen=True)
@@ -46,27 +46,32 @@ class AtMostDropout:
     ----------
     alpha : float
         α, the largest share of clients that are missing, in [0, 1].
+    first_round_full : bool
+        Whether nobody is missing in round 0.
     """
 
     alpha: float = 0.5
+    first_round_full: bool = True
 
     def __post_init__(self) -> None:
         checks.number("alpha", self.alpha, low=0, high=1)
+        checks.choice("first_round_full", self.first_round_full, (True, False))
 
     def init(self, population: Population) -> FixedDropoutState:
-        return FixedDropout(self.alpha).init(population)
+        return self._exactly().init(population)
+
+    def _exactly(self) -> FixedDropout:
+        return FixedDropout(self.alpha, first_round_full=self.first_round_full)
 
     def draw(self, state: FixedDropoutState, t: int, rng: np.random.Generator) -> Bools:
         n_clients = len(state.groups)
         n_present = int(rng.integers(state.n_present, n_clients + 1))
         chosen = FixedDropoutState(state.groups, state.n_groups, n_present)
-        return FixedDropout(self.alpha).draw(chosen, t, rng)
+        return self._exactly().draw(chosen, t, rng)
 
     def rates(self, state: FixedDropoutState, t: int) -> Floats:
         each = [
-            FixedDropout(self.alpha).rates(
-                FixedDropoutState(state.groups, state.n_groups, n_present), t
-            )
+            self._exactly().rates(FixedDropoutState(state.groups, state.n_groups, n_present), t)
             for n_present in range(state.n_present, len(state.groups) + 1)
         ]
         return np.asarray(np.mean(each, axis=0))

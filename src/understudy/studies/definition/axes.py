@@ -55,7 +55,19 @@ class Axis:
 
 def own_availability(strategy: Any) -> Any:
     """The availability that a strategy brings along, or None."""
-    return strategy.get("availability") if isinstance(strategy, Mapping) else None
+    own = strategy.get("availability") if isinstance(strategy, Mapping) else None
+    return None if isinstance(own, Mapping) and "name" not in own else own
+
+
+def changed_availability(strategy: Any, mode: Any) -> Any:
+    """An availability mode as a strategy has it: a table without a name lies over the mode's."""
+    own = strategy.get("availability") if isinstance(strategy, Mapping) else None
+    if not isinstance(own, Mapping) or "name" in own:
+        return mode
+    if not isinstance(mode, Mapping | str):
+        words = "a mode that is a name or a table, since the strategy's own settings lie over it"
+        raise StudyError(f"expected {words}; got {shown(mode)}")
+    return {**({"name": mode} if isinstance(mode, str) else mode), **own}
 
 
 def axis_names(keys: Iterable[str]) -> dict[str, str]:
@@ -97,6 +109,8 @@ def _settles(strategy: Any, name: str) -> bool:
         return True
     if name == "steps" and "epochs" in own:
         return True  # which unset them
+    if name == "optimizer_options" and "optimizer" in own:
+        return True
     return name == "rule" and not isinstance(methods.strategy(strategy).local.rule, Plain)
 
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from understudy.core.suggestions import suggestion
+from understudy.parts.local import Local
 from understudy.studies.definition.document import ASKED, KEYS, changed
-from understudy.studies.definition.errors import StudyError, shown, unknown_key, within
-from understudy.studies.definition.overrides import Document, put
+from understudy.studies.definition.errors import (
+    StudyError,
+    shown,
+    unknown_key,
+    within,
+)
+from understudy.studies.definition.overrides import Document, flat_tune, put, with_field
 
 Override = tuple[tuple[str, ...], Any]
 
@@ -27,7 +34,7 @@ def overridden(document: Document, overrides: Iterable[Override]) -> Document:
     is an error only in `blocks_of`."""
     for path, value in overrides:
         if path[0] not in KEYS:
-            raise unknown_key(path[0], KEYS)
+            raise _unknown_override(document, path)
         if path[0] == "scale":
             raise StudyError("is chosen as a whole, with --scale", *path)
         _refuse_grid_key(document, path)
@@ -36,7 +43,42 @@ def overridden(document: Document, overrides: Iterable[Override]) -> Document:
         except StudyError:
             if not document["block"] or path[0] not in ASKED:
                 raise
+        document = _with_blocks_overridden(document, path, value)
     return document
+
+
+def _with_blocks_overridden(document: Document, path: tuple[str, ...], value: Any) -> Document:
+    """The document with a value also in the blocks that set it themselves, so that it says all."""
+    tables: dict[str, Any] = dict(document["block"])
+    for name, table in tables.items():
+        parent: Any = table
+        for key in path[:-1]:
+            parent = parent.get(key) if isinstance(parent, Mapping) else None
+        if path[0] in ASKED and isinstance(parent, Mapping) and (path[1:] or path[0] in table):
+            here = _of_block(table, path, value)
+            with suppress(StudyError):  # `blocks_of` says where that is an error
+                tables[name] = table if here == [] else put(table, path, here)
+    return {**document, "block": tables}
+
+
+def _of_block(table: Mapping[str, Any], path: tuple[str, ...], value: Any) -> Any:
+    """The value as it is meant of a block: of a list of labels those that it has."""
+    if path in (("strategies",), ("availability",)) and isinstance(value, list | tuple):
+        return [label for label in value if label in table[path[0]]]
+    return value
+
+
+def _unknown_override(document: Document, path: tuple[str, ...]) -> StudyError:
+    """A key that means nothing, or that is meant of a table: lr of local.lr."""
+    tables = {"local": [item.name for item in fields(Local)]}
+    for name in ("data", "model"):
+        tables[name] = list(document[name]) if isinstance(document.get(name), Mapping) else []
+    meant = [name for name, known in tables.items() if path[0] in known]
+    meant += ["availability"] if with_field(document["availability"], path[0]) else []
+    if not meant:
+        return unknown_key(path[0], KEYS)
+    words = " or ".join(repr(".".join((name, *path))) for name in meant)
+    return StudyError(f"no such key; did you mean {words}?", *path)
 
 
 def _refuse_grid_key(document: Document, path: tuple[str, ...]) -> None:
@@ -44,8 +86,9 @@ def _refuse_grid_key(document: Document, path: tuple[str, ...]) -> None:
     if key in document["axes"]:
         raise StudyError(f"is an axis; set axes.{key} to a list instead", *path)
     tuned = document.get("tune")
-    if isinstance(tuned, Mapping) and tuned.get("key") == key:
-        raise StudyError("is tuned; set tune.values to a list instead", *path)
+    if isinstance(tuned, Mapping) and path[0] != "tune" and key in flat_tune(tuned):
+        where = "values" if tuned.get("key") == key else key
+        raise StudyError(f"is tuned; set tune.{where} to a list instead", *path)
 
 
 def blocks_of(document: Document, overrides: Iterable[Override] = ()) -> list[StudyBlock]:
@@ -72,11 +115,12 @@ def _kept_blocks(document: Document) -> dict[str, Any]:
     kept = document.get("blocks")
     if kept is None:
         return tables
-    if isinstance(kept, str) or not isinstance(kept, list | tuple):
+    if not isinstance(kept, list | tuple) or not all(isinstance(name, str) for name in kept):
         raise StudyError(f"expected a list of the names of blocks, got {shown(kept)}", "blocks")
     for name in kept:
         if name not in tables:
-            raise StudyError(f"no block {name!r}; {suggestion(str(name), tables)}", "blocks")
+            known = suggestion(str(name), tables) if tables else "the study has none"
+            raise StudyError(f"no block {name!r}; {known}", "blocks")
     return {name: tables[name] for name in kept}
 
 
@@ -87,11 +131,9 @@ def _overridden_blocks(
     found, error = [], None
     for block in made:
         _refuse_grid_key(block.document, path)
-        here = value
-        if path in (("strategies",), ("availability",)) and isinstance(value, list | tuple):
-            here = [label for label in value if label in block.document[path[0]]]
-            if value and not here:
-                continue  # nothing of this block is wanted
+        here = _of_block(block.document, path, value)
+        if isinstance(value, list | tuple) and value and not here:
+            continue  # nothing of this block is wanted
         try:
             found.append(StudyBlock(block.name, put(block.document, path, here)))
         except StudyError as refused:

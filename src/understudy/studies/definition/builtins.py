@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 SCALES = ("quick", "results", "paper", "tiny")
 NAMES = (
     "quickstart",
+    "quickstart-tuned",
     "fdms-fig1",
     "fdms-fig2",
     "fdms-fig3",

@@ -24,6 +24,7 @@ from understudy.studies.definition.identity import (
     settled,
     source_digest,
 )
+from understudy.studies.definition.names import KEY_DIGITS
 
 if TYPE_CHECKING:
     from understudy.simulation.data.federation import Federation
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from understudy.simulation.logs import Ledger
     from understudy.simulation.run import Run
 
-KEY_DIGITS = 16
+NOT_IN_KEY = ("workers", "engine")  # how a cell is computed, not what it is
 Label = str | float | int | bool | None
 
 
@@ -143,7 +144,7 @@ class Task:
         plain = {
             item.name: getattr(settings, item.name)
             for item in told_fields(settings)
-            if item.name not in ("model", "loss", "metrics", "workers")
+            if item.name not in ("model", "loss", "metrics", *NOT_IN_KEY)
         }
         told = {"strategy": self.strategy, **plain, "analysis": self.analysis}
         described = {name: describe(settled(value)) for name, value in told.items()}

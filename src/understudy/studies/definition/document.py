@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from understudy.core import checks
 from understudy.core.suggestions import suggestion
 from understudy.measures import MEASURES
 from understudy.simulation.settings import Simulation
@@ -28,8 +26,9 @@ from understudy.studies.definition.overrides import (
     put,
     refuse_both,
 )
+from understudy.studies.definition.toml_text import parsed_toml
 
-__all__ = ["StudyError", "Tune", "normal", "read", "scaled", "seeds_of"]
+__all__ = ["StudyError", "normal", "read", "scaled", "seeds_of"]
 
 TOLD = ("name", "title", "shows", "baseline", "target", "metric")  # of the study as a whole
 SETTINGS = tuple(item.name for item in fields(Simulation))
@@ -46,80 +45,16 @@ TINY = "tiny"
 QUICK = "quick"
 PART_PREFIXES = tuple(f"{part}_" for part in PARTS)
 TUNED = ("tune", "metric")
+MOST_SEEDS = 100_000  # each is a run, or many
 MEASURED = ("loss", "accuracy")  # by the evaluation itself
-GOALS = {"min": ("loss", "error"), "max": ("accuracy", "f1")}  # by words of a metric's name
-
-
-@dataclass(frozen=True)
-class Tune:
-    """A hyper-parameter that is chosen for each strategy, on seeds of its own.
-
-    Parameters
-    ----------
-    key : str
-        A dotted key, such as ``local.lr``.
-    values : tuple
-        What is tried.
-    seeds : tuple of int
-        Of the trials: none of the study's own.
-    metric : str
-        A metric of the last evaluated round, on validation data as a rule.
-    goal : {"auto", "min", "max"}
-        Whether less is better; by itself: less of a loss or an error, more of an accuracy or F1.
-        Of anything else it must be said.
-    rounds : int, optional
-        Of a trial; by default the study's.
-    availability : str, optional
-        The label of the only mode that is tried; by default all, and their mean decides.
-    """
-
-    key: str
-    values: tuple[Any, ...]
-    seeds: tuple[int, ...] = (1000, 1001, 1002)
-    metric: str = "validation_loss"
-    goal: str = "auto"
-    rounds: int | None = None
-    availability: str | None = None
-
-    def __post_init__(self) -> None:
-        if len(self.values) < 2:
-            raise ValueError(f"values: expected at least two, got {list(self.values)}")
-        checks.choice("goal", self.goal, ("auto", "min", "max"))
-        if self.rounds is not None:
-            checks.integer("rounds", self.rounds, low=1)
-        if self.evaluate and self.goal == "auto" and self._known_goal is None:
-            raise ValueError(
-                f"goal: expected 'min' or 'max': which of them is better is not known of "
-                f"{self.metric!r}"
-            )
-
-    @property
-    def less_is_better(self) -> bool:
-        return (self._known_goal if self.goal == "auto" else self.goal) == "min"
-
-    @property
-    def _known_goal(self) -> str | None:
-        words = set(self.measured.split("_"))
-        goals = {goal for goal, known in GOALS.items() if words & set(known)}
-        return goals.pop() if len(goals) == 1 else None
-
-    @property
-    def evaluate(self) -> tuple[str, ...]:
-        """What a trial is evaluated on."""
-        return tuple(part for part in PARTS if self.metric.startswith(f"{part}_"))
-
-    @property
-    def measured(self) -> str:
-        """The metric without the part that it is measured on."""
-        return self.metric.partition("_")[2]
 
 
 def read(source: str | Path) -> tuple[Document, str, Path | None]:
     """A study's document, what to call it in errors, and its file; `source` may be the text."""
     text, name, file = _text(source)
     try:
-        return tomllib.loads(text), name, file
-    except tomllib.TOMLDecodeError as error:
+        return parsed_toml(text), name, file
+    except ValueError as error:
         told = StudyError(f"not TOML: {error}")
         told.source = name
         raise told from error
@@ -194,7 +129,7 @@ def _by_label(key: str, value: Any) -> dict[str, Any]:
 
 
 def _named_blocks(value: Any) -> dict[str, Any]:
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and all(isinstance(table, Mapping) for table in value.values()):
         value = [{"name": name, **table} for name, table in value.items()]
     if not isinstance(value, list | tuple) or not all(isinstance(item, Mapping) for item in value):
         raise StudyError(f"expected tables, each headed [[block]], got {shown(value)}", "block")
@@ -275,29 +210,11 @@ def analysis(document: Document) -> tuple[str, ...]:
     return names
 
 
-def tune(document: Document) -> Tune | None:
-    """What is tuned, checked."""
-    if document.get("tune") is None:
-        return None
-    with within("tune"):
-        table = document["tune"]
-        if not isinstance(table, Mapping):
-            raise StudyError(f"expected a table, got {shown(table)}")
-        given = dict(table)
-        if "seeds" in given:
-            given["seeds"] = seeds_of(given["seeds"])
-        made: Tune = structure.dataclass_of(Tune, given)
-        if not made.evaluate:
-            words = " or ".join(f"{part}_…" for part in PARTS)
-            raise StudyError(f"expected {words}, got {made.metric!r}", "metric")
-        return made
-
-
-def check_tuned(tune: Tune, document: Document) -> None:
+def check_tuned(metric: str, part: str, document: Document) -> None:
     """Refuse a metric of ``[tune]`` that no trial of these words would have."""
-    known = [f"{tune.evaluate[0]}_{name}" for name in _measured(document)]
-    if tune.metric not in known:
-        raise StudyError(f"no metric {tune.metric!r}; {suggestion(tune.metric, known)}", *TUNED)
+    known = [f"{part}_{name}" for name in _measured(document)]
+    if metric not in known:
+        raise StudyError(f"no metric {metric!r}; {suggestion(metric, known)}", *TUNED)
 
 
 def check_metric(metric: str | None, documents: Sequence[Document]) -> None:
@@ -326,12 +243,17 @@ def seeds_of(value: Any) -> tuple[int, ...]:
     """0 .. n-1 for a number n, else the seeds themselves."""
     expected = "expected a whole number >= 1, or a list of different whole numbers >= 0"
     if _whole(value, 1):
+        if value > MOST_SEEDS:
+            raise StudyError(f"expected at most {MOST_SEEDS}, got {shown(value)}", "seeds")
         return tuple(range(int(value)))
     if isinstance(value, str) or not hasattr(value, "__iter__"):
         raise StudyError(f"{expected}, got {shown(value)}", "seeds")
     seeds = list(value)
     if not seeds or not all(_whole(seed, 0) for seed in seeds) or len(set(seeds)) < len(seeds):
         raise StudyError(f"{expected}, got {shown(value)}", "seeds")
+    if max(seeds) >= 2**63 or len(seeds) > MOST_SEEDS:  # a store's whole numbers have 64 bits
+        words = f"expected at most {MOST_SEEDS} whole numbers below 2**63, got {shown(value)}"
+        raise StudyError(words, "seeds")
     return tuple(int(seed) for seed in seeds)
 
 

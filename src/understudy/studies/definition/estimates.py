@@ -25,13 +25,10 @@ from understudy.simulation.data.partitions import PARTITIONS
 from understudy.simulation.data.synthetic import N_CLASSES, N_FEATURES, synthetic
 from understudy.simulation.training.batches import n_steps_of
 from understudy.simulation.training.conv_kernels import measure
+from understudy.simulation.training.engines import choose
 from understudy.simulation.training.evaluation import BATCH
-from understudy.simulation.training.trainer import (
-    MULTIPLY_ADDS,
-    SOFTMAX_STEP_SECONDS,
-    STEP_SECONDS,
-    usable_cores,
-)
+from understudy.simulation.training.jobs import Recipe
+from understudy.simulation.training.trainer import LOOP_PACE, Pace, pace_of, usable_cores
 from understudy.studies.definition.cell import DataRecipe
 
 if TYPE_CHECKING:
@@ -121,12 +118,10 @@ def _alike(task: Task) -> str:
 
 def _counted(task: Task) -> tuple[float, int]:
     size, local = size_of(task), task.strategy.local
-    per_example, n_parameters = _model(task, size)
-    closed = describe(task.model) in ("softmax", {"name": "softmax"})
-    per_step = SOFTMAX_STEP_SECONDS if closed else STEP_SECONDS
-    pass_seconds = per_example / MULTIPLY_ADDS
+    per_example, n_parameters, pace = _model(task, size)
+    pass_seconds = per_example / LOOP_PACE.multiply_adds
     reachable = _reachable(task, size)
-    client_seconds = [_training(n, local, per_step, pass_seconds) for n in size.sizes]
+    client_seconds = [_training(n, local, pace, per_example) for n in size.sizes]
     per_client, everybody = float(np.mean(client_seconds)), float(np.sum(client_seconds))
     round_seconds = ROUND_SECONDS + min(_wanted(task, size), reachable) * per_client
     if task.oracle:
@@ -150,24 +145,31 @@ def _counted(task: Task) -> tuple[float, int]:
     return seconds, 4 * n_parameters + task.rounds * per_round
 
 
-def _model(task: Task, size: Size) -> tuple[float, int]:
-    """Multiply-adds of one example's forward pass, and how many numbers the model has."""
-    known = json.dumps([describe(task.model), size.shape, size.n_outputs])
+def _model(task: Task, size: Size) -> tuple[float, int, Pace]:
+    """Multiply-adds of one example's forward pass, numbers of the model, how fast it is trained."""
+    local, largest = task.strategy.local, max(size.sizes)
+    setting = [describe(task.model), size.shape, size.n_outputs, describe(local), largest]
+    known = json.dumps([*setting, describe(task.loss), task.device, task.engine])
     if known not in _models:
         module = build(task.model, size.shape, size.n_outputs, 0)
-        cost = measure(module, torch.zeros(1, *size.shape), 1)
+        x, y = torch.zeros(1, *size.shape), torch.zeros(1, dtype=torch.int64)
+        cost = measure(module, x, 1)
         n_numbers = sum(entry.numel() for entry in module.state_dict().values())
-        _models[known] = cost.per_example, n_numbers
+        clients = (np.zeros(largest, dtype=np.int64),)
+        recipe = Recipe(module, task.loss, local, 0, clients, cost.onednn, task.device)
+        pace = pace_of(choose(recipe, x, y, task.engine))
+        _models[known] = cost.per_example, n_numbers, pace
     return _models[known]
 
 
-_models: dict[str, tuple[float, int]] = {}  # large ones take a second to make
+_models: dict[str, tuple[float, int, Pace]] = {}  # large ones take a second to make
 
 
-def _training(n_examples: int, local: Local, per_step: float, pass_seconds: float) -> float:
+def _training(n_examples: int, local: Local, pace: Pace, per_example: float) -> float:
     steps = n_steps_of(n_examples, local, 0)
     seen = steps * min(n_examples, local.batch_size)
-    return steps * per_step + 3 * seen * pass_seconds  # backward costs twice the forward pass
+    # backward costs twice the forward pass
+    return pace.client + steps * pace.step + 3 * seen * per_example / pace.multiply_adds
 
 
 def _wanted(task: Task, size: Size) -> float:

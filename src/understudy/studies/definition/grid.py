@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +17,10 @@ from understudy.studies.definition import tiny
 from understudy.studies.definition.axes import (
     Axis,
     axis_names,
+    changed_availability,
     levels_of,
     moved,
     own_availability,
-    put_for_all,
     refuse_epochs_and_steps,
     touches,
 )
@@ -29,7 +29,6 @@ from understudy.studies.definition.build import data as materials
 from understudy.studies.definition.build import methods
 from understudy.studies.definition.build import parts as structure
 from understudy.studies.definition.cell import DataRecipe, Label, Task
-from understudy.studies.definition.document import Tune
 from understudy.studies.definition.errors import (
     StudyError,
     shown,
@@ -38,6 +37,14 @@ from understudy.studies.definition.errors import (
     within,
 )
 from understudy.studies.definition.overrides import LISTED, Document, path_of, with_field
+from understudy.studies.definition.tune_table import (
+    Picks,
+    Tune,
+    at_levels,
+    of_tuned,
+    tried_label,
+    tunes,
+)
 
 if TYPE_CHECKING:
     from understudy.simulation.data.federation import Federation
@@ -52,6 +59,7 @@ class Draft:
 
     labels: dict[str, Label]
     task: Task
+    tried: Mapping[str, Label] = field(default_factory=dict)  # of a trial: key → label
 
 
 class Grid:
@@ -84,9 +92,7 @@ class Grid:
         self.has_blocks = any(block.name is not None for block in blocks)
         self._memo: dict[Any, Any] = {}
 
-    def drafts(
-        self, tune: Tune | None = None, picks: Mapping[str, Label] | None = None
-    ) -> list[Draft]:
+    def drafts(self, tune: Tune | None = None, picks: Picks | None = None) -> list[Draft]:
         """All cells of the study, in its order; with picks, at the values that were picked."""
         return [
             draft
@@ -119,26 +125,39 @@ class Grid:
 
     def _trials(self, block: StudyBlock, tune: Tune) -> Iterator[Draft]:
         with _inside(block):
-            levels = levels_of(tune.values, ("tune", "values"))
-            path = path_of(tune.key)
             modes = block.document["availability"]
             if tune.availability is not None and tune.availability not in modes:
                 message = f"no label {tune.availability!r}; {suggestion(tune.availability, modes)}"
                 raise StudyError(message, "tune", "availability")
-            self._check_key(block.document, path, ("tune", "key"))
-            refuse_epochs_and_steps([*block.document["axes"], tune.key], "tune", "key")
-            config.check_tuned(tune, block.document)
+            axes = self._tuned(block.document, tune)
+            config.check_tuned(tune.metric, tune.evaluate[0], block.document)
             for document, labels, mode in self._points(block.document):
-                label = str(labels["strategy"])
                 if tune.availability not in (None, mode) and labels["availability"] is not None:
                     continue
-                if not touches(path, document, label, None):
-                    continue
-                for level in levels:
-                    tried = put_for_all(document, path, level.value)
-                    own = {**self._labels(block, labels), TUNED: level.label}
-                    for seed in tune.seeds:
-                        yield Draft(own, self._trial(tried, labels, seed, tune))
+                label = str(labels["strategy"])
+                own = [axis for axis in axes if tunes(axis.path, document, label)]
+                for levels in product(*(axis.levels for axis in own)) if own else ():
+                    pairs = list(zip(own, levels, strict=True))
+                    tried = {axis.name: level.label for axis, level in pairs}
+                    named = {**self._labels(block, labels), TUNED: tried_label(tried)}
+                    with of_tuned(own, label):
+                        changed = at_levels(document, pairs, label)
+                        for seed in tune.seeds:
+                            yield Draft(named, self._trial(changed, labels, seed, tune), tried)
+
+    def _tuned(self, document: Document, tune: Tune) -> list[Axis]:
+        """The keys that are tuned in a block, each with its levels."""
+        axes = []
+        for key in tune.values:
+            path = path_of(key)
+            if path[0] not in methods.PART_KEYS and not self._check_key(
+                document, path, ("tune", key)
+            ):
+                continue
+            others = [other for other in tune.values if other != key]
+            refuse_epochs_and_steps([*document["axes"], *others, key], "tune", key)
+            axes.append(Axis(path, tune.levels(key), key))
+        return axes
 
     def _points(self, document: Document) -> Iterator[tuple[Document, dict[str, Label], str]]:
         """Every strategy in every situation: its document and its labels."""
@@ -228,12 +247,12 @@ class Grid:
             strategy = self._once("strategy", (value, document["local"]), _strategy)
             if own is not None:
                 with within("availability"):
-                    availability = self._once("availability", own, _availability)
+                    availability = self._availability(own, seed)
         if own is None:
             mode = str(labels["availability"])
             with within("availability", mode):
-                value = document["availability"][mode]
-                availability = self._once("availability", value, _availability)
+                over = changed_availability(value, document["availability"][mode])
+                availability = self._availability(over, seed)
         given = config.settings(document)
         data = self._data(document, seed)
         evaluate = given.get("evaluate", Simulation.evaluate)
@@ -259,6 +278,12 @@ class Grid:
             with told_of(known=("analysis",)):
                 check(task)
         return task
+
+    def _availability(self, value: Any, seed: int) -> Any:
+        """Who can be reached; as with data, ``seed = "run"`` is the run's own."""
+        if isinstance(value, Mapping) and value.get("seed") == "run":
+            value = {**value, "seed": seed}
+        return self._once("availability", value, _availability)
 
     def _data(self, document: Document, seed: int) -> Any:
         if "data" not in document:
@@ -294,7 +319,7 @@ class Grid:
         for name, value in metrics.items():
             with within("metrics", name):
                 if name in config.MEASURED:
-                    raise StudyError(f"{name!r} is measured anyway; take another name")
+                    raise StudyError(f"{name!r} is a built-in metric; choose another name")
                 made[name] = materials.function(value)
         return made
 
@@ -307,24 +332,30 @@ class Grid:
 
     # -- picks ---------------------------------------------------------------------------------
 
-    def _picked(self, tune: Tune | None, picks: Mapping[str, Label] | None) -> Change:
+    def _picked(self, tune: Tune | None, picks: Picks | None) -> Change:
         def unchanged(document: Document, block: StudyBlock, label: str) -> Document:
             return document
 
         if tune is None or picks is None:
             return unchanged
-        tried = levels_of(tune.values, ("tune", "values"))
-        levels: dict[Label, Any] = {level.label: level.value for level in tried}
-        path = path_of(tune.key)
+        levels = {key: {level.label: level for level in tune.levels(key)} for key in tune.values}
 
         def changed(document: Document, block: StudyBlock, label: str) -> Document:
+            pairs = []
             name = pick_name(block.name, label)
-            if name not in picks or not touches(path, document, label, None):
-                return document
-            if picks[name] not in levels:
-                words = ", ".join(str(known) for known in levels)
-                raise StudyError(f"expected one of {words}, got {shown(picks[name])}", "tune", name)
-            return put_for_all(document, path, levels[picks[name]])
+            pick = picks.get(name, {})
+            if not isinstance(pick, Mapping):
+                raise StudyError(f"expected a table of keys, got {shown(pick)}", "picks", name)
+            for key, picked in pick.items():
+                if picked not in levels.get(key, {}):
+                    words = ", ".join(str(known) for known in levels.get(key, tune.values))
+                    raise StudyError(
+                        f"expected one of {words}, got {shown(picked)}", "picks", name, key
+                    )
+                axis = Axis(path_of(key), (), key)
+                if tunes(axis.path, document, label):
+                    pairs.append((axis, levels[key][picked]))
+            return at_levels(document, pairs, label)
 
         return changed
 

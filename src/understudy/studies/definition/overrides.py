@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from understudy.core.suggestions import suggestion
 from understudy.parts.local import Local
 from understudy.studies.definition.build import parts as structure
+from understudy.studies.definition.build.methods import PART_KEYS
 from understudy.studies.definition.errors import (
     StudyError,
     shown,
@@ -18,6 +18,7 @@ from understudy.studies.definition.errors import (
     unknown_key,
     within,
 )
+from understudy.studies.definition.toml_text import parsed_toml
 
 Path = tuple[str, ...]
 Document = dict[str, Any]
@@ -25,7 +26,9 @@ Document = dict[str, Any]
 LISTED = ("strategies", "availability")  # labels → things that are compared
 TABLES = ("data", "model", "local", "delay", "metrics", "tune")
 NAMING = ("name", "method", "label")
+TUNE_OPTIONS = ("seeds", "metric", "goal", "rounds", "availability")  # other keys are tuned
 TRAINING = "local"  # key of a table of how clients train: the study's, or a strategy's own
+UNSETS = {"epochs": "steps", "optimizer": "optimizer_options"}  # among its keys
 
 
 def parsed(overrides: Iterable[str] | Mapping[str, Any]) -> list[tuple[Path, Any]]:
@@ -66,10 +69,12 @@ def _parsed(text: str) -> tuple[Path, Any]:
         raise StudyError(f"expected key=value, got {text!r}")
     path, word = path_of(key.strip()), word.strip()
     try:
-        table = tomllib.loads(f"value = {word}")
-    except tomllib.TOMLDecodeError as error:
+        table = parsed_toml(f"value = {word}")
+    except ValueError as error:
         if not word or word[0] in "[{\"'":
-            raise StudyError(f"expected a value of TOML, got {word!r} ({error})", *path) from None
+            raise StudyError(
+                f"expected a value of TOML, got {shown(word)} ({error})", *path
+            ) from None
         return path, word
     if list(table) != ["value"]:
         raise StudyError(f"expected one value of TOML, got {word!r}", *path)
@@ -97,8 +102,8 @@ def path_of(key: str) -> Path:
             raise StudyError(f"expected a dotted key, got {key!r}")
         return parts
     try:
-        found: Any = tomllib.loads(f"{key} = 0")
-    except tomllib.TOMLDecodeError:
+        found: Any = parsed_toml(f"{key} = 0")
+    except ValueError:
         raise StudyError(f"expected a dotted key, got {key!r}") from None
     path: list[str] = []
     while isinstance(found, dict):
@@ -162,15 +167,19 @@ def put_in(thing: Any, path: Path, value: Any, *, merge: bool = False) -> Any:
 
 
 def _trained(table: Any, path: Path, value: Any) -> Any:
-    """A table of how clients train, with a value; steps would win over epochs, and are unset."""
+    """A table of how clients train, with a value.
+
+    Steps would win over epochs, and options are one optimizer's: both are unset by the other.
+    """
     if not path:
         refuse_both(value)
     elif isinstance(table, str):
         raise StudyError(f"is {table!r}, each method's own: nothing can be set below it")
     changed = put_in(table, path, value)
     given = value if not path and isinstance(value, Mapping) else path[:1]
-    if "epochs" in given and "steps" not in given and isinstance(changed, Mapping):
-        return {name: item for name, item in changed.items() if name != "steps"}
+    for name, unset in UNSETS.items():
+        if name in given and unset not in given and isinstance(changed, Mapping):
+            changed = {key: item for key, item in changed.items() if key != unset}
     return changed
 
 
@@ -189,6 +198,8 @@ def _replaced(part: Any, name: str, rest: Path, value: Any) -> Any:
     made = structure.given_fields(type(part), {name: inner})
     if isinstance(part, Local) and name == "epochs":
         made["steps"] = None  # steps would win
+    if isinstance(part, Local) and name == "optimizer":
+        made["optimizer_options"] = {}
     with told_of(known=known):
         return replace(part, **made)
 
@@ -245,18 +256,34 @@ def _axes(axes: Mapping[str, Any], rest: Path, value: Any) -> dict[str, Any]:
     return {key: levels for key, levels in {**axes, **given}.items() if levels != []}
 
 
-def flat_axes(value: Any, above: str = "") -> dict[str, Any]:
+def flat_axes(
+    value: Any, above: str = "", tables: tuple[str, ...] = (*LISTED, *TABLES)
+) -> dict[str, Any]:
     """Axes by dotted key: ``local.lr = […]`` without quotes is a table in a table."""
     if not isinstance(value, Mapping):
         raise StudyError(f"expected a table of lists, got {shown(value)}", "axes")
     flat: dict[str, Any] = {}
     for key, levels in value.items():
         nested = isinstance(levels, Mapping) and "." not in key and _all_lists(levels)
-        if nested and (above or key in (*LISTED, *TABLES)):
+        if nested and (above or key in tables):
             flat |= flat_axes(levels, f"{above}{key}.")
         else:
             flat[f"{above}{key}"] = levels
     return flat
+
+
+def flat_tune(table: Mapping[str, Any]) -> dict[str, Any]:
+    """What a table ``[tune]`` tries, by dotted key; ``key`` and ``values`` are the form for one."""
+    short = {name: table[name] for name in ("key", "values") if name in table}
+    long = {name: table[name] for name in table if name not in (*TUNE_OPTIONS, *short)}
+    flat = flat_axes(long, tables=(*LISTED, *TABLES, *PART_KEYS))
+    if not short:
+        return flat
+    for name in ("key", "values"):
+        if name not in short:
+            raise StudyError("expected a value, got none", name)
+    key = structure.valued("key", short["key"], str)
+    return {key: short["values"], **flat}
 
 
 def _all_lists(table: Mapping[str, Any]) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from understudy.core.describe import describe
+from understudy.core.printable import is_printable
 from understudy.core.suggestions import suggestion
 from understudy.studies.definition import document as config
 from understudy.studies.definition import plugins, tiny
@@ -15,10 +15,12 @@ from understudy.studies.definition.axes import own_availability
 from understudy.studies.definition.blocks import blocks_of, overridden
 from understudy.studies.definition.cell import Cell, Label
 from understudy.studies.definition.document import TINY
-from understudy.studies.definition.errors import StudyError, shown
+from understudy.studies.definition.errors import StudyError, dotted, shown
 from understudy.studies.definition.grid import Draft, Grid
 from understudy.studies.definition.identity import plain_document
+from understudy.studies.definition.names import why_no_study_name
 from understudy.studies.definition.overrides import Document, parsed, written
+from understudy.studies.definition.tune_table import Picks, edges_of, read_tune
 from understudy.studies.definition.tuning import picked, trial_results
 
 if TYPE_CHECKING:
@@ -27,8 +29,7 @@ if TYPE_CHECKING:
     from understudy.studies.execution.runner import StudyOutcome
     from understudy.studies.store.store import Store
 
-TAKEN = ("cells", "understudy.sqlite")  # in the runs folder, where a study has a folder too
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+SET, BLOCK = "--set", "--block"  # of the command line
 
 
 class Study:
@@ -151,10 +152,12 @@ class Study:
         overrides: Iterable[str] | Mapping[str, Any],
     ) -> None:
         self.file, self._source = file, source
+        overrides = overrides if isinstance(overrides, Mapping) else list(overrides)
         try:
             self._resolve(document, scale, overrides)
         except StudyError as error:
-            error.source = error.source or source
+            if not _blames_command_line(error, overrides):
+                error.source = error.source or source
             raise
 
     def _resolve(
@@ -170,12 +173,19 @@ class Study:
         self.scale = config.chosen_scale(document, scale)
         self.scales = tuple(dict.fromkeys([*document["scale"], TINY]))
         self.overrides = tuple(written(changes))
+        self._only_in_python = [
+            ".".join(path) for path, value in changes if not written([(path, value)])
+        ]
         small = None
         if self.scale == TINY:
             document = tiny.rounds_and_levels(document)
             small = tiny.small(document["scale"].get(TINY, {}))
         document = config.scaled(document, self.scale)
-        document = overridden(document, changes)
+        try:
+            document = overridden(document, changes)
+        except StudyError as error:
+            _blame_command_line(error, error.place)
+            raise
         self._document = document
         self._read_texts(document)
         blocks = blocks_of(document, changes)
@@ -184,7 +194,7 @@ class Study:
             blocks = [tiny.few_levels(block, told) for block in blocks]
         self._grid = Grid(blocks, document, self.path, small)
         self._check_labels()
-        self.tune = config.tune(document)
+        self.tune = read_tune(document)
         self._drafts = self._chosen(self._grid.drafts())
         self.seeds = tuple(dict.fromkeys(draft.task.seed for draft in self._drafts))
         self._cells: list[Cell] = []
@@ -198,7 +208,9 @@ class Study:
 
         What is put into a built-in study from outside is looked for where one stands.
         """
-        values = [document, *(value for _, value in changes)]
+        # a title with a colon names no module
+        values = [value for key, value in document.items() if key not in config.TOLD]
+        values += [value for path, value in changes if path[0] not in config.TOLD]
         if self.file is None or not plugins.is_named_in(values):
             return ()
         built_in = self.file.parent == Path(__file__).parents[1] / "builtin"
@@ -209,18 +221,14 @@ class Study:
             value = document.get(key)
             if value is not None and not isinstance(value, str):
                 raise StudyError(f"expected a text, got {shown(value)}", key)
+            if value is not None and not is_printable(value):
+                raise StudyError(f"expected printable characters, got {shown(value)}", key)
             return value
 
         name = text("name")
-        if name is None or not _NAME.fullmatch(name):
-            given = "none" if name is None else repr(name)
-            raise StudyError(
-                "expected a name of letters, digits, '_', '.' and '-', beginning with a letter "
-                f"or a digit, got {given}",
-                "name",
-            )
-        if name in TAKEN:
-            raise StudyError(f"{name!r} is what the runs folder itself uses; take another", "name")
+        why_not = why_no_study_name(name)
+        if name is None or why_not is not None:
+            raise StudyError(str(why_not), "name")
         self.name = name
         self.title, self.shows = text("title"), text("shows")
         self.baseline, self.metric = text("baseline"), text("metric")
@@ -241,6 +249,11 @@ class Study:
         self.availability = _union(block.document["availability"] for block in blocks)
         self.blocks = tuple(block.name for block in blocks if block.name is not None)
         self.axes = self._grid.levels()
+        _refuse_unprintable("strategies", self.strategies)
+        _refuse_unprintable("availability", self.availability)
+        _refuse_unprintable("block", self.blocks)
+        for name, levels in self.axes.items():
+            _refuse_unprintable("axes", (name, *levels))
         if self.baseline is not None and self.baseline not in self.strategies:
             words = suggestion(self.baseline, self.strategies)
             raise StudyError(f"no strategy {self.baseline!r}; {words}", "baseline")
@@ -249,15 +262,17 @@ class Study:
         if self.tune is None:
             return
         if not self._trials:
-            raise StudyError(f"no strategy is touched by {self.tune.key!r}", "tune", "key")
+            keys = ", ".join(repr(key) for key in self.tune.values)
+            raise StudyError(f"no strategy is touched by {keys}", "tune")
         both = set(self.tune.seeds) & {draft.task.seed for draft in self._drafts}
         if both:
             words = ", ".join(str(seed) for seed in sorted(both))
             raise StudyError(
                 f"expected seeds that the study does not use, got {words}", "tune", "seeds"
             )
-        if any(self.tune.key in block.document["axes"] for block in self._grid.blocks):
-            raise StudyError(f"{self.tune.key!r} is an axis already", "tune", "key")
+        for key in self.tune.values:
+            if any(key in block.document["axes"] for block in self._grid.blocks):
+                raise StudyError("is an axis already", "tune", key)
 
     def _chosen(self, drafts: list[Draft]) -> list[Draft]:
         if self.scale != TINY:
@@ -266,7 +281,7 @@ class Study:
 
     # -- cells ---------------------------------------------------------------------------------
 
-    def cells(self, picks: Mapping[str, Label] | None = None) -> list[Cell]:
+    def cells(self, picks: Picks | None = None) -> list[Cell]:
         """All cells, in the study's order.
 
         Parameters
@@ -286,11 +301,12 @@ class Study:
     def tuning(self) -> list[Cell]:
         """The trials that `pick` chooses from; none without ``[tune]``.
 
-        Their labels are those of the study, and ``tuned``, the value that is tried.
+        Their labels are those of the study, and ``tuned``: the value that is tried, or all keys
+        and values where several are.
         """
         return _cells(self._trials)
 
-    def pick(self, results: pandas.DataFrame) -> dict[str, Label]:
+    def pick(self, results: pandas.DataFrame) -> dict[str, dict[str, Label]]:
         """The best value for each strategy (of each block).
 
         Parameters
@@ -302,13 +318,13 @@ class Study:
         Returns
         -------
         dict
-            Strategy, or ``block/strategy``, → label of the value; for `cells`. The mean over
-            seeds and situations decides; a value with a trial that failed or diverged comes last,
+            Strategy, or ``block/strategy``, → key → label of the value; for `cells`. The mean over
+            seeds and situations decides; values with a trial that failed or diverged come last,
             and of equals the first.
         """
         return {} if self.tune is None else picked(results, self._trials, self.tune)
 
-    def picks(self, store: Store) -> dict[str, Label]:
+    def picks(self, store: Store) -> dict[str, dict[str, Label]]:
         """What tuning picked, from the trials in a store; empty without ``[tune]``.
 
         The runner asks here, and keeps the answer with the study (`StoredStudy.picks`), where
@@ -333,7 +349,7 @@ class Study:
                     found[label] = None
         return tuple(found)
 
-    def about(self, picks: Mapping[str, Label] | None = None) -> dict[str, Any]:
+    def about(self, picks: Picks | None = None) -> dict[str, Any]:
         """The study as plain data, for the store; `picks` are those that its cells were made at."""
         tuned = self.tune
         about = {
@@ -357,7 +373,10 @@ class Study:
             "document": plain_document({k: v for k, v in self._document.items() if k != "scale"}),
         }
         if tuned is not None and picks is not None:
-            about["picks"] = dict(picks)
+            about["picks"] = {name: dict(pick) for name, pick in picks.items()}
+            about["edges"] = edges_of(tuned, picks)
+        if self._only_in_python:
+            about["python_overrides"] = self._only_in_python
         return about
 
     def run(self, folder: str | Path = "runs", **options: Any) -> StudyOutcome:
@@ -379,6 +398,30 @@ class Study:
         return f"<Study {self.name!r}{scale}: {len(self._drafts)} cells>"
 
 
+def _blames_command_line(error: StudyError, overrides: Iterable[str] | Mapping[str, Any]) -> bool:
+    """Whether what is wrong was put there from outside, and so is not of the file; then it says so.
+
+    Overrides of a block's own are at the place of the block.
+    """
+    if error.source.startswith(SET):
+        return True
+    place = error.place[2:] if error.place[:1] == ("block",) else error.place
+    try:
+        changes = parsed(overrides)
+    except StudyError:
+        error.source = SET
+        return True
+    if any(place[: len(path)] == path for path, _ in changes):
+        _blame_command_line(error, place)
+        return True
+    return False
+
+
+def _blame_command_line(error: StudyError, place: tuple[str, ...]) -> None:
+    error.source = BLOCK if place == ("blocks",) else f"{SET} {dotted(place)}"
+    error.place = ()
+
+
 def _cells(drafts: Iterable[Draft]) -> list[Cell]:
     """Hashed; the same cell under the same labels only once."""
     found: dict[tuple[Any, ...], Cell] = {}
@@ -386,6 +429,13 @@ def _cells(drafts: Iterable[Draft]) -> list[Cell]:
         cell = Cell.of(draft.labels, draft.task)
         found.setdefault((cell.key, *cell.labels.items()), cell)
     return list(found.values())
+
+
+def _refuse_unprintable(key: str, labels: Iterable[Label]) -> None:
+    """Labels come into pictures, tables, terminals and names of files."""
+    for label in labels:
+        if isinstance(label, str) and not is_printable(label):
+            raise StudyError(f"expected labels of printable characters, got {shown(label)}", key)
 
 
 def _union(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:

@@ -48,6 +48,8 @@ def training_differences(cells: Iterable[tuple[Labels, Mapping[str, Any]]]) -> s
 def _trained(resolved: Mapping[str, Any]) -> dict[str, str]:
     """How a cell's clients train, each setting in words."""
     local = resolved.get("strategy", {}).get("local", {})
+    if local:
+        local = {"optimizer": "sgd", **local}  # not told where it is the default
     return {key: _word(value) for key, value in local.items() if key not in ("class", RULE)}
 
 

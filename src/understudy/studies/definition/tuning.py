@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from understudy.studies.definition.cell import Cell, Label
-from understudy.studies.definition.document import Tune
 from understudy.studies.definition.errors import StudyError
 from understudy.studies.definition.grid import TUNED, Draft, pick_name
+from understudy.studies.definition.tune_table import Tune
 
 if TYPE_CHECKING:
     import pandas
 
     from understudy.studies.store.store import Store
+
+Tried = tuple[tuple[str, Label], ...]  # key and label of its value, for each key
 
 
 def trial_results(store: Store, trials: Sequence[Cell]) -> pandas.DataFrame:
@@ -31,19 +33,21 @@ def trial_results(store: Store, trials: Sequence[Cell]) -> pandas.DataFrame:
     return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
 
 
-def picked(results: pandas.DataFrame, trials: Sequence[Draft], tune: Tune) -> dict[str, Label]:
-    """Name of a pick → label of the best value; see `Study.pick`."""
+def picked(
+    results: pandas.DataFrame, trials: Sequence[Draft], tune: Tune
+) -> dict[str, dict[str, Label]]:
+    """Name of a pick → key → label of the best value; see `Study.pick`."""
     for name in ("strategy", TUNED, "seed", tune.metric):
         if name not in results:
             known = ", ".join(str(column) for column in results.columns) or "nothing"
             raise StudyError(f"the trials' results have no {name!r}; they have {known}", "tune")
     found = _scores(results, trials, tune)
-    scores: dict[str, dict[Label, list[float]]] = {}
+    scores: dict[str, dict[Tried, list[float]]] = {}
     for draft in trials:
-        name = _name(draft.labels)
-        of_value = scores.setdefault(name, {}).setdefault(draft.labels[TUNED], [])
-        of_value.append(found.get(_place(draft.labels, draft.task.seed), math.nan))
-    return {name: _best(name, values, tune) for name, values in scores.items()}
+        of_point = scores.setdefault(_name(draft.labels), {})
+        own = of_point.setdefault(tuple(draft.tried.items()), [])
+        own.append(found.get(_place(draft.labels, draft.task.seed), math.nan))
+    return {name: dict(_best(name, points, tune)) for name, points in scores.items()}
 
 
 def _scores(
@@ -75,15 +79,16 @@ def _name(labels: Any) -> str:
     return pick_name(None if _is_nothing(block) else str(block), str(labels["strategy"]))
 
 
-def _best(name: str, values: dict[Label, list[float]], tune: Tune) -> Label:
+def _best(name: str, points: dict[Tried, list[float]], tune: Tune) -> Tried:
     sign = 1.0 if tune.less_is_better else -1.0
 
-    def badness(value: Label) -> float:
-        scores = values[value]
+    def badness(point: Tried) -> float:
+        scores = points[point]
         whole = all(math.isfinite(score) for score in scores)
         return sign * math.fsum(scores) / len(scores) if whole else math.inf
 
-    best = min(values, key=badness)
+    best = min(points, key=badness)
     if math.isinf(badness(best)):
-        raise StudyError(f"no value of {tune.key!r} has all its trials done", "tune", name)
+        keys = " and ".join(repr(key) for key, _ in best)
+        raise StudyError(f"no value of {keys} has all its trials done", "tune", name)
     return best

@@ -79,10 +79,10 @@ class Worker:
     def __init__(self) -> None:
         self.key: str | None = None  # of the cell it runs
         self.data_key = ""  # of the data it has
-        descriptor, self._output = tempfile.mkstemp(prefix="understudy-worker-")
-        self._printed = open(descriptor, "rb")  # noqa: SIM115  closed in `close`
-        where = "understudy.studies.execution.worker"
-        self._child = Child(where, "main", self._output, environment=ENVIRONMENT)
+        # a file without a name: nothing is left of it, whoever is killed, and when
+        self._printed = tempfile.TemporaryFile(prefix="understudy-worker-")  # noqa: SIM115
+        output, where = self._printed.fileno(), "understudy.studies.execution.worker"
+        self._child = Child(where, "main", output, environment=ENVIRONMENT, descriptors=[output])
 
     @property
     def pid(self) -> int:
@@ -120,6 +120,7 @@ class Worker:
                 how = f"signal {-code}, {signal.Signals(-code).name}"
             if code == -signal.SIGKILL:
                 how += ": killed, or out of memory"
+        self._printed.seek(0)  # the place in it is shared with the worker
         printed = self._printed.read().decode(errors="replace").strip()[-TAIL:]
         return f"the worker process died ({how})" + (f"\n\n{printed}" if printed else "")
 
@@ -130,7 +131,6 @@ class Worker:
             self._child.exit_code(SECONDS_TO_END)
         self._child.end()
         self._printed.close()
-        Path(self._output).unlink(missing_ok=True)  # where it did not come to do so itself
 
 
 class ProcessExecutor:

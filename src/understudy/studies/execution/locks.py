@@ -9,7 +9,9 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from understudy.core.files import refuse_link
 from understudy.memory.writer_lock import WriterLock, taken
+from understudy.studies.definition.names import is_key
 from understudy.studies.execution.run_cell import NO_ROOM
 from understudy.studies.store.connection import StoreFull
 
@@ -20,6 +22,7 @@ BEING_RUN = "this study is already being run by {who}; wait for it, or name anot
 @contextmanager
 def study_lock(folder: Path, patience: float = PATIENCE) -> Iterator[None]:
     """The right to run the study that has this folder; `FolderInUse` says who has it."""
+    refuse_link(folder)
     try:
         lock = WriterLock(folder, patience=patience, refusal=BEING_RUN)
     except OSError as error:
@@ -43,13 +46,22 @@ class CellLocks:
     """
 
     def __init__(self, folder: Path) -> None:
+        refuse_link(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._held: dict[str, FileLock] = {}
 
+    def sweep(self) -> None:
+        """Remove locks of cells that a process left when it was killed."""
+        for path in sorted(self._folder.glob("*.lock")):
+            if is_key(path.stem) and not path.is_symlink() and self.take(path.stem):
+                self.release(path.stem)
+
     def take(self, key: str) -> bool:
         """Whether the cell is now ours alone; not where another process has it."""
         if key not in self._held:
+            refuse_link(self._folder / key)
+            refuse_link(self._folder / f"{key}.lock")
             lock = taken(self._folder / f"{key}.lock")
             if lock is None:
                 return False

@@ -1,4 +1,4 @@
-"""A bar in a notebook, drawn anew in its place; it needs nothing but IPython, which is there."""
+"""A bar in a notebook, redrawn in place; it needs nothing but IPython, which is there."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 import sys
 import tempfile
 import time
@@ -20,6 +21,8 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import psutil
 
 from understudy._version import __version__
 from understudy.studies.execution.run_cell import CellRequest, DataCache, NotStored, final_message
@@ -119,7 +122,8 @@ class RayExecutor:
         # a machine that finds this file sees the same folder
         folder = cells_folder(runs.absolute())
         folder.mkdir(parents=True, exist_ok=True)
-        self._sign = folder / f".seen-by-{uuid.uuid4().hex}"
+        _sweep_signs(folder)
+        self._sign = folder / f"{_OWN_SIGNS}{os.getpid()}-{uuid.uuid4().hex}"
         self._sign.touch()
 
     @property
@@ -181,6 +185,17 @@ class RayExecutor:
         ray.kill(self._mailbox)
         if self._ours:
             ray.shutdown()
+
+
+_OWN_SIGNS = f".seen-by-{socket.gethostname()}-"  # of this machine; then pid and a random number
+
+
+def _sweep_signs(folder: Path) -> None:
+    """Remove signs of processes of this machine that were killed."""
+    for path in folder.glob(".seen-by-*"):
+        pid = path.name.removeprefix(_OWN_SIGNS).partition("-")[0]
+        if path.name.startswith(_OWN_SIGNS) and pid.isdecimal() and not psutil.pid_exists(int(pid)):
+            path.unlink(missing_ok=True)
 
 
 def _sources(cell: Cell) -> dict[str, str]:

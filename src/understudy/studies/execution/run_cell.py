@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
+import platform
+import shutil
 import sys
 import time
 import traceback
@@ -14,7 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import cloudpickle
+import numpy as np
+import torch
 
+from understudy.memory.tensor_stream import CheckpointError
 from understudy.memory.writer_lock import FolderInUse
 from understudy.studies.definition import plugins
 from understudy.studies.definition.cell import DataRecipe
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 20.0  # seconds that a worker whose parent was killed may take to release a cell
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+BEGINS_ANEW = "begins_anew"  # beside the facts of a cell that begins: why its checkpoint is dropped
 
 
 class NotStored(Exception):
@@ -143,7 +149,7 @@ class DataCache:
             self._key, self._pickled = request.data_key, request.data
         if self._federation is None:
             if self._pickled is None:
-                raise RuntimeError(f"{request.key}: came without its data")
+                raise RuntimeError(f"{request.key}: was sent without its data")
             data = cloudpickle.loads(self._pickled)
             self._federation = data.federation() if isinstance(data, DataRecipe) else data
         return self._federation
@@ -156,9 +162,9 @@ def run_cell(request: CellRequest, reporter: Reporter, data_cache: DataCache) ->
         _refuse_edited(request.sources)
         federation = data_cache.federation(request)
         task = task.changed(data=federation)
-        run = _opened(task, federation, request, SentLogs(reporter, request.stored))
+        run, begins_anew = _opened(task, federation, request, reporter)
         try:
-            reporter.begun(facts_of(federation, run))
+            reporter.begun({**facts_of(federation, run), BEGINS_ANEW: begins_anew})
             findings = _run_rounds(run, task, reporter)
             run.close()  # the last logs, and the state that follows them
             if run.state.t < task.rounds:
@@ -207,12 +213,27 @@ def _refuse_edited(sources: Mapping[str, str | None]) -> None:
             )
 
 
-def _opened(task: Task, federation: Federation, request: CellRequest, ledger: SentLogs) -> Run:
+def _opened(
+    task: Task, federation: Federation, request: CellRequest, reporter: Reporter
+) -> tuple[Run, str]:
+    """The run; and why it begins anew, where its checkpoint is of another engine."""
+    from understudy.simulation.run import OtherEngine
+
     folder = None if request.folder is None else Path(request.folder)
+    ledger, begins_anew = SentLogs(reporter, request.stored), ""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
-            return task.open(federation, folder=folder, ledger=ledger, workers=request.workers)
+            run = task.open(federation, folder=folder, ledger=ledger, workers=request.workers)
+            return run, begins_anew
+        except OtherEngine as error:
+            assert folder is not None
+            begins_anew = (
+                f"its checkpoint was trained by the engine {error.theirs!r}, and here it is "
+                f"{error.ours!r}"
+            )
+            shutil.rmtree(folder / "server")
+            ledger = SentLogs(reporter, ())
         except FolderInUse:
             if time.monotonic() > deadline:
                 raise
@@ -251,15 +272,33 @@ def facts_of(federation: Federation, run: Run) -> dict[str, Any]:
         "n_parameters": run.state.n_parameters,
         "n_classes": federation.n_classes,
         "data": federation.name,
+        "engine": run.engine,
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """What bits depend on, besides this package: libraries, and the kind of CPU."""
+    return {
+        "Python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "CPU": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}",
     }
 
 
 def error_report(error: BaseException) -> tuple[str, str]:
-    """An error for the store: one line, then where it happened; and its kind, "disk" or "error"."""
+    """An error for the store: one line, then where it happened; and its kind.
+
+    The kind is "disk" where there is no room, "checkpoint" where a file of the cell cannot be used,
+    else "error".
+    """
     trace = "".join(traceback.format_exception(error)).rstrip()
     line = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
-    full = isinstance(error, OSError) and error.errno in NO_ROOM
-    return f"{line}\n\n{trace}", "disk" if full else "error"
+    kind = "checkpoint" if isinstance(error, CheckpointError) else "error"
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        kind = "disk"
+    return f"{line}\n\n{trace}", kind
 
 
 def accuracy_of(log: RoundLog) -> float | None:

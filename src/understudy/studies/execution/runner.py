@@ -1,11 +1,11 @@
-"""Runs a study: the cells that are not there yet, as many at once as the machine allows."""
+"""Runs a study: the cells that are not finished, as many at once as the machine allows."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from understudy._version import __version__
 from understudy.core import checks
@@ -17,12 +17,14 @@ from understudy.studies.execution.locks import study_lock
 from understudy.studies.execution.progress import Display, display
 from understudy.studies.execution.scheduler import Scheduler
 from understudy.studies.execution.signals import StopSignals, command_that_goes_on
-from understudy.studies.store.model_files import cell_module
+from understudy.studies.store.model_files import cell_module, has_model
+from understudy.studies.store.report_file import mark_outdated
 from understudy.studies.store.store import Store
 
 if TYPE_CHECKING:
-    from understudy.studies.definition.cell import Cell, Label
+    from understudy.studies.definition.cell import Cell
     from understudy.studies.definition.study import Study
+    from understudy.studies.definition.tune_table import Picks
 
 __all__ = ["StudyOutcome", "cell_module", "run_study"]
 
@@ -42,7 +44,7 @@ class StudyOutcome:
     skipped : tuple of str
         There already, or left out on request.
     interrupted : bool
-        Whether it was stopped before all cells had ended. The same call goes on.
+        Whether it was stopped before all cells had ended. The same call resumes.
     versions : dict
         Cells among the skipped that another version of this package ran, and which.
     """
@@ -65,7 +67,7 @@ def run_study(
     skip: Collection[str] = frozenset(),
     progress: bool = True,
 ) -> StudyOutcome:
-    """Run all cells of a study that are not there yet, or go on with them.
+    """Run all cells of a study that are not finished, resuming those that have begun.
 
     Parameters
     ----------
@@ -82,7 +84,7 @@ def run_study(
         Worker processes of this machine, a Ray cluster (the one that RAY_ADDRESS names), or one
         cell after another in this process, as at the scale ``tiny``. The bits do not depend on it.
     again : bool
-        Forget what was run before, and begin anew.
+        Discard what was run before, and start again.
     skip : collection of str
         Keys of cells that are left out.
     progress : bool
@@ -98,7 +100,7 @@ def run_study(
     FolderInUse
         When another process runs the same study and does not end within ten seconds.
     StoreFull
-        When the disk is full. All cells have stopped; the same call goes on.
+        When the disk is full. All cells have stopped; the same call resumes.
     """
     checks.choice("on", on, PLACES)
     if on == "local" and study.scale == TINY:
@@ -109,7 +111,7 @@ def run_study(
         runner = _Runner(study, runs, store, shown, jobs, memory, on, again, frozenset(skip))
         outcome = runner.run()
     if outcome.interrupted:
-        shown.say(f"Stopped; what was played is kept. To go on:\n{command_that_goes_on()}")
+        shown.say(f"Stopped; finished rounds are kept. To resume:\n{command_that_goes_on()}")
     return outcome
 
 
@@ -164,9 +166,10 @@ class _Runner:
         return ProcessExecutor()
 
     def _phases(self, scheduler: Scheduler, executor: Executor, stopping: StopSignals) -> None:
-        picks: dict[str, Label] | None = None
+        picks: Picks | None = None
         trials = self.study.tuning()
         if trials:
+            self._announce(trials)
             self._run_cells(scheduler, executor, f"{self.study.name}: tuning", trials)
             if stopping.asked:
                 return  # what the cells are is not known yet
@@ -177,13 +180,24 @@ class _Runner:
                     raise
                 return  # the failed trials are reported
         cells = self.study.cells(picks)
-        self.store.save_study(self.study.name, self.study.about(picks), cells, __version__)
+        about = self.study.about(picks) | _trials_of(trials)
+        self.store.save_study(self.study.name, about, cells, __version__)
         left_out = [cell for cell in cells if cell.key in self.skip]
         self.skipped += [cell.key for cell in left_out]
-        self._tell_versions()
+        self._tell_versions(cells)
         self._run_cells(
             scheduler, executor, self.study.name, [c for c in cells if c.key not in self.skip]
         )
+
+    def _announce(self, trials: Sequence[Cell]) -> None:
+        """Let others see the trials; what an earlier run of the study found stays until picks are
+        made."""
+        name = self.study.name
+        earlier = {stored.name: stored for stored in self.store.studies()}.get(name)
+        about = dict(self.study.about() if earlier is None else earlier.about)
+        cells = [] if earlier is None else self.store.cells(name)
+        version = __version__ if earlier is None else earlier.version
+        self.store.save_study(name, about | _trials_of(trials), cells, version)
 
     def _run_cells(
         self, scheduler: Scheduler, executor: Executor, title: str, cells: Sequence[Cell]
@@ -191,12 +205,15 @@ class _Runner:
         distinct = list({cell.key: cell for cell in cells}.values())
         if self.again:
             scheduler.forget(distinct)
-        there = [cell.key for cell in distinct if self.store.status(cell.key) == "done"]
+        finished = [cell for cell in distinct if self.store.status(cell.key) == "done"]
+        there = [cell.key for cell in finished if not scheduler.distrust(cell)]
+        self._tell_lost_models(there)
         scheduler.tidy(there)
         self.skipped += there
         pending = [cell for cell in distinct if cell.key not in there]
         if not pending:
             return
+        mark_outdated(self.runs, self.study.name)
         # Ray looks after its machines; in this process there is one cell at a time
         shared_out = budget(pending, self.jobs, self.memory) if self.on == "local" else None
         words = "" if shared_out is None else shared_out.words
@@ -204,15 +221,32 @@ class _Runner:
         self.display.start(title, pending, len(there), words)
         scheduler.run(pending, shared_out)
 
-    def _tell_versions(self) -> None:
+    def _tell_lost_models(self, keys: Sequence[str]) -> None:
+        lost = [key for key in keys if not has_model(self.runs, key)]
+        if lost:
+            n, words = len(lost), ", ".join(lost[:3]) + (", …" if len(lost) > 3 else "")
+            self.display.say(
+                f"{n} finished cell{'s have' if n > 1 else ' has'} no trained model any more "
+                f"({words}); --again runs {'them' if n > 1 else 'it'} anew"
+            )
+
+    def _tell_versions(self, cells: Sequence[Cell]) -> None:
         if self.again:
             return
-        for cell in self.store.cells(self.study.name):
-            if cell.status == "done" and cell.version not in (None, __version__):
-                self.versions[cell.key] = str(cell.version)
+        for cell in cells:
+            version = self.store.version(cell.key)
+            if self.store.status(cell.key) == "done" and version not in (None, __version__):
+                self.versions[cell.key] = str(version)
         for version in sorted(set(self.versions.values())):
             n = sum(other == version for other in self.versions.values())
             self.display.say(
                 f"{n} cell{'s' * (n > 1)} kept that understudy {version} ran (this is "
-                f"{__version__}); --again runs {'them' if n > 1 else 'it'} anew"
+                f"{__version__}); --again reruns {'them' if n > 1 else 'it'}"
             )
+
+
+def _trials_of(trials: Sequence[Cell]) -> dict[str, Any]:
+    """The trials of a study, as the store keeps them."""
+    if not trials:
+        return {}
+    return {"trials": [[trial.key, dict(trial.labels), trial.seed] for trial in trials]}

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from understudy._version import __version__
 from understudy.core.files import sync_folder
 from understudy.memory.run_folder import STATE
-from understudy.memory.tensor_stream import CheckpointError, Reader
+from understudy.memory.tensor_stream import CheckpointError
+from understudy.server.checkpoint import round_of
 from understudy.studies.execution.budget import Budget
 from understudy.studies.execution.locks import CellLocks
 from understudy.studies.execution.progress import label
-from understudy.studies.execution.run_cell import NO_ROOM, accuracy_of
-from understudy.studies.store.connection import StoreFull
+from understudy.studies.execution.run_cell import BEGINS_ANEW, NO_ROOM, accuracy_of
+from understudy.studies.store.connection import StoreBusy, StoreFull, StoreMoved
 from understudy.studies.store.model_files import cells_folder, write_files
 from understudy.studies.store.store import Store
 
@@ -57,13 +58,18 @@ class Scheduler:
         self._stopping, self._display = stopping, display
         self._cells_folder = cells_folder(runs)
         self._locks = CellLocks(self._cells_folder)
+        self._locks.sweep()
         self._running: dict[str, Cell] = {}
         self._begun: set[str] = set()
         # cells that begin at round 0 though rounds of an earlier try are stored, with their facts:
         # the store is left as it is until the first new rounds come
         self._anew: dict[str, dict[str, Any]] = {}
         self._deaths: dict[str, int] = {}
-        self._full: StoreFull | None = None
+        self._replayed: set[str] = set()  # cells whose checkpoint was damaged: begun anew
+        self._lost: StoreFull | StoreMoved | StoreBusy | None = (
+            None  # why nothing more can be stored
+        )
+        self._n_stored = 0  # rounds
         self._unkept: dict[str, str] = {}  # cells whose rounds cannot be stored, and why
         self.done: list[str] = []  # run to the end now
         self.found: list[str] = []  # finished by another process meanwhile
@@ -77,6 +83,17 @@ class Scheduler:
             if self._locks.take(cell.key):
                 self._forget(cell.key)
                 self._locks.release(cell.key)
+
+    def distrust(self, cell: Cell) -> bool:
+        """Whether what is stored of a finished cell is damaged: it then waits to be run anew."""
+        damage = self._store.damage(cell.key)
+        if not damage or not self._locks.take(cell.key):
+            return False
+        self._display.say(f"{label(cell.labels, cell.seed)}: starts again: {damage}")
+        self._store.fail(cell.key, damage)
+        self._drop_folder(cell.key)
+        self._locks.release(cell.key)
+        return True
 
     def tidy(self, keys: Iterable[str]) -> None:
         """Drop the memory of finished cells, where a kill left it."""
@@ -96,13 +113,13 @@ class Scheduler:
             if self._stopping.at_once:
                 self._kill()
                 return
-            if (self._stopping.asked or self._full is not None) and not stopped:
+            if (self._stopping.asked or self._lost is not None) and not stopped:
                 stopped = True
                 waiting = []
                 self._executor.stop()
-                if self._full is None:
+                if self._lost is None:
                     self._display.say(
-                        "Stopping when the rounds in progress have ended. Once more kills them."
+                        "Stopping after the rounds in progress; interrupt again to kill them."
                     )
             if waiting and self._executor.room > 0 and time.monotonic() >= look_again:
                 waiting = self._submit_waiting(waiting, shared_out)
@@ -112,8 +129,9 @@ class Scheduler:
                 break
             for key, what, details in self._executor.events(POLL):
                 self._handle(key, what, *details)
-        if self._full is not None:
-            raise self._full
+        if self._lost is not None:
+            self._lost.rounds = self._n_stored
+            raise self._lost
 
     def _submit_waiting(self, waiting: list[Cell], shared_out: Budget | None) -> list[Cell]:
         """Begin as many cells as there is room for; returns those that are left, in their order."""
@@ -153,12 +171,16 @@ class Scheduler:
         t, why_not = self._checkpoint(key, n_stored)
         if why_not:
             self._drop_folder(key)
-            kept = f"; {n_stored} stored rounds stay until new ones come" if n_stored else ""
-            self._display.say(f"{label(cell.labels, cell.seed)}: begins anew: {why_not}{kept}")
+            self._tell_of_replay(cell, why_not)
         self._anew.pop(key, None)
         if t == 0 and n_stored:
             self._anew[key] = {}
         return t
+
+    def _tell_of_replay(self, cell: Cell, why: str) -> None:
+        n_stored = self._store.n_rounds(cell.key)
+        kept = f"; {n_stored} stored rounds stay until new ones come" if n_stored else ""
+        self._display.say(f"{label(cell.labels, cell.seed)}: starts again: {why}{kept}")
 
     def _checkpoint(self, key: str, n_stored: int) -> tuple[int, str]:
         """The round that a cell's checkpoint goes on with, or 0 and why not."""
@@ -167,16 +189,18 @@ class Scheduler:
         if not state.is_file():
             return 0, others if n_stored and version != __version__ else ""
         try:
-            about = Reader(state).about
-            t, made_by = int(about["numbers"]["t"]), str(about["version"])
-        except (CheckpointError, KeyError, TypeError, ValueError) as error:
+            t, made_by = round_of(state.parent)
+        except (CheckpointError, OSError) as error:
             return 0, f"its checkpoint cannot be read ({error})"
         if made_by != __version__:
             return 0, f"its checkpoint is of understudy {made_by}, and this is {__version__}"
         # the rounds before it must be in the store, which may have been moved away
         if n_stored < t:
             return 0, f"its checkpoint is of round {t}, and {n_stored} rounds are in the store"
-        return (0, others) if t and version != __version__ else (t, "")
+        if t and version != __version__:
+            return 0, others
+        damage = self._store.damage(key) if t else ""
+        return (0, damage) if damage else (t, "")
 
     # -- events of the executor ----------------------------------------------------------------
 
@@ -199,14 +223,17 @@ class Scheduler:
                     self._fail(key, *details)
                 case "died":
                     self._died(key, details[0])
-        except OSError as error:
-            if error.errno not in NO_ROOM:
-                raise
-            self._out_of_room()
+        except (OSError, StoreMoved, StoreBusy) as error:
+            self._lose_store(error)
             if what not in ("begun", "rounds", "progress"):
                 self._release(key)
 
     def _begin_in_store(self, key: str, facts: dict[str, Any]) -> None:
+        why_anew = facts.pop(BEGINS_ANEW, "")
+        if why_anew:
+            self._tell_of_replay(self._running[key], why_anew)
+            if self._store.n_rounds(key):
+                self._anew[key] = facts
         if key in self._anew:
             self._anew[key] = facts
             return
@@ -225,16 +252,15 @@ class Scheduler:
     def _keep(self, key: str, logs: list[RoundLog]) -> None:
         # workers tell of a round now and then only: the last one is known from here
         self._display.progress(key, logs[-1].t + 1, accuracy_of(logs[-1]))
-        if self._full is None:
+        if self._lost is None:
             try:
                 self._store_rounds(key, logs)
-            except OSError as error:
-                if error.errno not in NO_ROOM:
-                    raise
-                self._out_of_room()
+                self._n_stored += len(logs)
+            except (OSError, StoreMoved, StoreBusy) as error:
+                self._lose_store(error)
             except (TypeError, ValueError, OverflowError) as error:  # of this cell alone
                 self._unkept[key] = f"its rounds cannot be kept: {error}"
-        if self._full is None and key not in self._unkept:
+        if self._lost is None and key not in self._unkept:
             self._executor.committed(key, logs[-1].t)
         else:
             self._executor.refused(key)
@@ -255,8 +281,11 @@ class Scheduler:
 
     def _fail(self, key: str, text: str, kind: str = "error") -> None:
         if kind == "disk":
-            self._out_of_room()
+            self._lose_store(OSError(NO_ROOM[0], text))
             self._end(key)
+            return
+        if kind == "checkpoint" and key not in self._replayed:
+            self._replay(key, text.partition("\n")[0])
             return
         if key not in self._begun and self._store.status(key) == "waiting":
             self._begin_in_store(key, {})  # without facts: those of an earlier try would be lost
@@ -270,9 +299,20 @@ class Scheduler:
         self._release(key)
         self._display.ended(key, well=False)
 
+    def _replay(self, key: str, why: str) -> None:
+        """Run a cell from round 0 whose checkpoint turned out to be damaged; once a call."""
+        self._replayed.add(key)
+        self._drop_folder(key)
+        cell = self._running[key]
+        self._display.say(f"{label(cell.labels, cell.seed)}: starts again: {why}")
+        if self._stopping.asked or self._lost is not None:
+            self._end(key)
+        else:
+            self._begin(self._running.pop(key), workers=1)
+
     def _died(self, key: str, text: str) -> None:
         self._deaths[key] = self._deaths.get(key, 0) + 1
-        if self._stopping.asked or self._full is not None:
+        if self._stopping.asked or self._lost is not None:
             self._end(key)
         elif self._deaths[key] < self._executor.tries:
             cell = self._running.pop(key)
@@ -283,7 +323,9 @@ class Scheduler:
 
     def _end(self, key: str) -> None:
         """A cell that can go on."""
-        if key in self._begun or key in self._anew:
+        if (key in self._begun or key in self._anew) and not isinstance(
+            self._lost, StoreMoved | StoreBusy
+        ):
             self._store.stop(key)
         self._release(key)
 
@@ -292,9 +334,14 @@ class Scheduler:
         del self._running[key]
         self._locks.release(key)
 
-    def _out_of_room(self) -> None:
-        if self._full is None:
-            self._full = StoreFull(self._runs, shutil.disk_usage(self._runs).free)
+    def _lose_store(self, error: OSError | StoreMoved | StoreBusy) -> None:
+        """Nothing more can be stored: all cells are to end; another error is raised again."""
+        if isinstance(error, OSError) and error.errno not in NO_ROOM:
+            raise error
+        if self._lost is None and isinstance(error, StoreMoved | StoreBusy):
+            self._lost = error
+        elif self._lost is None:
+            self._lost = StoreFull(self._runs, shutil.disk_usage(self._runs).free)
 
     def _kill(self) -> None:
         self._executor.close(kill=True)

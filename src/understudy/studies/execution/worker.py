@@ -99,8 +99,8 @@ class WorkerLink:
             self.send("progress", t, accuracy)
 
 
-def main(line: Connection, output: str) -> None:
-    """Run cells until the message ``end``; what is printed goes to the file `output`."""
+def main(line: Connection, output: int) -> None:
+    """Run cells until the message ``end``; what is printed goes to the open file `output`."""
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
     _print_to(output)
@@ -121,9 +121,9 @@ def main(line: Connection, output: str) -> None:
     os._exit(0)  # no library's thread is waited for: all that counts is with the parent
 
 
-def _print_to(output: str) -> None:
+def _print_to(output: int) -> None:
+    """Print to the parent's file from now on; it has no name, and ends with the two processes."""
     sys.stdout.flush()
-    with open(output, "ab", buffering=0) as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-    os.unlink(output)  # the parent has it open; a kill leaves nothing behind
+    for descriptor in (1, 2):
+        os.dup2(output, descriptor)
+    os.close(output)

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
+from matplotlib.figure import Figure
 
 from understudy import plots
 from understudy.core.types import Floats
@@ -21,10 +23,12 @@ from understudy.studies.report.figure_data import (
     title_of,
     titled,
 )
+from understudy.studies.report.stand_ins import REPRESENTED
 from understudy.studies.statistics.groups import Group
 from understudy.studies.statistics.text_table import label_word
 from understudy.studies.store.store import StoredCell
 
+STAND_INS = "Stand-ins"  # the section
 MOST_PAIRED = 1000  # clients up to which a picture of all pairs says something
 MOST_ROUNDS = 200  # rounds of a picture of attendance
 
@@ -52,8 +56,37 @@ def attendance(data: FigureData) -> Iterator[Picture]:
             "Attendance",
             plots.attendance(np.array(outcomes), groups=_clusters(cell), title=title or None),
             f"{rounds} of {cell.labels['strategy']}, seed {cell.seed}"
-            + ("; lines part clusters." if _clusters(cell) is not None else "."),
+            + ("; lines separate clusters." if _clusters(cell) is not None else "."),
         )
+
+
+def represented(data: FigureData) -> Iterator[Picture]:
+    """What share of the absent something stood in for, by round."""
+    for group in data.groups[:MOST_GROUPS]:
+        tables = [
+            data.stand_ins_in(cell).assign(strategy=cell.labels["strategy"], seed=cell.seed)
+            for cell in data.firsts(group)
+        ]
+        shown = [table for table in tables if (table[REPRESENTED] > 0).any()]
+        if not shown:
+            continue
+        left_out = len(shown) < sum(bool(table["absent"].any()) for table in tables)
+        yield drawn(
+            "represented",
+            STAND_INS,
+            group,
+            partial(_whole_share, pd.concat(shown), styles=data.styles),
+            "Share of the clients that did not come for which something stood in, by round, "
+            "with the first seed: an own last update, another client's, or a mixture."
+            + (" Strategies that represent no absent client are left out." if left_out else "")
+            + data.beyond(MOST_GROUPS),
+        )
+
+
+def _whole_share(frame: pd.DataFrame, **options: Any) -> Figure:
+    figure = plots.convergence(frame, REPRESENTED, **options)
+    figure.axes[0].set_ylim(-1.0, 101.0)
+    return figure
 
 
 def stand_ins(data: FigureData) -> Iterator[Picture]:
@@ -69,13 +102,13 @@ def stand_ins(data: FigureData) -> Iterator[Picture]:
         caption = f"{cell.labels['strategy']}, seed {cell.seed}: how many rounds the client of "
         caption += "the column stood in for the absent client of the row."
         if groups is not None:
-            caption += " Squares are the clusters, which the method is not told."
+            caption += " Squares are the clusters, which the method does not know."
         if mixed:
             caption += f" A mixture of updates did so {mixed} times, which is not shown."
         title = titled(title_of(data.groups[0]), cell.labels["strategy"])
         yield Picture(
             file_name("stood-in", cell.labels["strategy"]),
-            "Who stood in for whom",
+            STAND_INS,
             plots.stood_in(counts, groups, title=title),
             caption,
         )
@@ -116,7 +149,7 @@ def counts(data: FigureData) -> Iterator[Picture]:
             group,
             partial(plots.sampling_counts, frame, styles=data.styles),
             "In how many rounds each client was wanted, sorted; mean over seeds. The flatter, "
-            "the fairer."
+            "the more even."
             + (" Strategies that want everybody are left out." if everybody else "")
             + data.beyond(MOST_GROUPS),
         )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -12,11 +13,15 @@ from matplotlib.figure import Figure
 
 from understudy import plots
 from understudy.studies.definition.cell import Label
+from understudy.studies.report.stand_ins import by_round
 from understudy.studies.statistics.frames import rows_of_clients
 from understudy.studies.statistics.groups import Group, groups_of
 from understudy.studies.statistics.text_table import label_word
 from understudy.studies.store.store import Store, StoredCell
 
+LONGEST_NAME = 120  # characters of a file's name, without its ending
+LARGEST_SHARE = "largest_share"  # note of a round: the largest share any one row has in it
+KEPT = ("t", "oracle_error_relative", LARGEST_SHARE)  # of a table of rounds, beside metrics
 MOST_GROUPS = 4  # groups, or strategies, that get one of the pictures but for curves
 
 
@@ -70,6 +75,7 @@ class FigureData:
         self.styles = plots.styles([cell.labels["strategy"] for cell in cells])
         self.unfinished = "" if any(done) else " No cell is done yet: these are rounds so far."
         self._rounds: dict[str, pd.DataFrame] = {}
+        self._stand_ins: dict[str, pd.DataFrame] = {}
 
     @cached_property
     def most_seeds(self) -> int:
@@ -97,13 +103,15 @@ class FigureData:
     def rounds_in(self, cell: StoredCell) -> pd.DataFrame:
         if cell.key not in self._rounds:
             frame = self.store.rounds(cell.key)
-            kept = [
-                name
-                for name in frame.columns
-                if name in ("t", "oracle_error_relative") or str(name).startswith("test_")
-            ]
+            kept = [name for name in frame.columns if name in KEPT or str(name).startswith("test_")]
             self._rounds[cell.key] = frame[kept]
         return self._rounds[cell.key]
+
+    def stand_ins_in(self, cell: StoredCell) -> pd.DataFrame:
+        """What represented the absent, by round."""
+        if cell.key not in self._stand_ins:
+            self._stand_ins[cell.key] = by_round(self.store.logs(cell.key))
+        return self._stand_ins[cell.key]
 
     def cells_of(self, group: Group) -> list[StoredCell]:
         return [self.cells[place] for place in group.cells]
@@ -172,4 +180,19 @@ def titled(title: str | None, strategy: Any) -> str:
 def file_name(*words: Any) -> str:
     """Words as the name of a file: letters, digits, dots and dashes."""
     text = "-".join(label_word(word) for word in words if word is not None)
-    return re.sub(r"[^\w.−]+", "-", text).replace("−", "-").strip("-.")
+    return re.sub(r"[^\w.−]+", "-", text).replace("−", "-").strip("-.")[:LONGEST_NAME]
+
+
+def with_own_names(pictures: Iterable[Picture]) -> Iterator[Picture]:
+    """The same pictures; the second of two that would be one file is numbered.
+
+    Labels that differ in a slash or in capital letters only have the same name on some disks.
+    """
+    seen: set[str] = set()
+    for picture in pictures:
+        name, number = picture.name, 1
+        while name.casefold() in seen:
+            number += 1
+            name = f"{picture.name}-{number}"
+        seen.add(name.casefold())
+        yield replace(picture, name=name)

@@ -14,13 +14,22 @@ from understudy import plots
 from understudy.core.files import write_file
 from understudy.plots.measures import measure
 from understudy.studies.report import client_figures, round_figures
-from understudy.studies.report.figure_data import MOST_GROUPS, FigureData, Picture, drawn
+from understudy.studies.report.figure_data import (
+    MOST_GROUPS,
+    FigureData,
+    Picture,
+    drawn,
+    with_own_names,
+)
+from understudy.studies.report.round_figures import MOST_CURVES
+from understudy.studies.report.shared_range import shared_range
 from understudy.studies.statistics.frames import results
 from understudy.studies.statistics.groups import Group
 from understudy.studies.statistics.main_metric import main_metric
+from understudy.studies.statistics.paired_tests import SEEDS_OF_INTERVAL
 from understudy.studies.store.store import Store
 
-__all__ = ["Picture", "figures", "pictures", "save"]
+__all__ = ["Picture", "figures", "pictures", "pictures_of", "save"]
 
 
 def figures(folder: str | Path, study: str, runs: pd.DataFrame | None = None) -> dict[str, Figure]:
@@ -45,21 +54,57 @@ def pictures(folder: str | Path, study: str, runs: pd.DataFrame | None = None) -
     if runs is None:
         runs = results(folder, level="run", study=study)
     with Store.open(folder) as store:
-        data = FigureData(store, study, runs)
-        return list(_all(data)) if data.cells else []
+        return pictures_of(FigureData(store, study, runs))
+
+
+def pictures_of(data: FigureData) -> list[Picture]:
+    """The figures of what is shown of a study; while its store is open."""
+    return list(with_own_names(_all(data))) if data.cells else []
 
 
 def _all(data: FigureData) -> Iterator[Picture]:
-    yield from round_figures.curves(data)
-    yield from levels(data)
-    yield from round_figures.errors(data)
+    yield from shared_range(differences(data), "x")
+    yield from shared_range(levels(data))
+    yield from shared_range(round_figures.curves(data), by_caption=True)
+    yield from shared_range(round_figures.errors(data))
     yield from client_figures.attendance(data)
-    yield from client_figures.stand_ins(data)
-    yield from client_figures.similarities(data)
-    yield from client_figures.counts(data)
-    yield from client_figures.client_accuracies(data)
-    yield from client_figures.shapley_values(data)
-    yield from round_figures.sigmas(data)
+    yield from shared_range(client_figures.represented(data))
+    yield from shared_range(client_figures.stand_ins(data), "colour")
+    yield from shared_range(round_figures.largest_shares(data))
+    yield from shared_range(client_figures.similarities(data), "colour", by_caption=True)
+    yield from shared_range(client_figures.counts(data))
+    yield from shared_range(client_figures.client_accuracies(data), "x")
+    yield from shared_range(client_figures.shapley_values(data))
+    yield from shared_range(round_figures.sigmas(data))
+
+
+def differences(data: FigureData) -> Iterator[Picture]:
+    """Each strategy against the baseline, seed by seed."""
+    metric, baseline = main_metric(data.runs, data.about.get("metric")), data.about.get("baseline")
+    if metric is None or baseline is None:
+        return
+    for group in data.groups[:MOST_CURVES]:
+        frame = data.runs_of([group])
+        if measure(metric).is_price and frame[metric].isna().any():
+            continue  # differences among the runs that reached the target would leave out the rest
+        known = frame[frame[metric].notna()]
+        own = set(known.loc[known["strategy"] == baseline, "seed"])
+        if not own & set(known.loc[known["strategy"] != baseline, "seed"]):
+            continue
+        yield drawn(
+            "differences",
+            "Differences",
+            group,
+            partial(plots.differences, frame, baseline, metric, styles=data.styles),
+            f"Each strategy minus {baseline} with the same seed. Grey dots: single seeds. "
+            f"Mark: their mean{_with_interval(data)} An interval that does not cross zero is "
+            f"not corrected for the number of comparisons; the table's p is."
+            f"{data.beyond(MOST_CURVES)}",
+        )
+
+
+def _with_interval(data: FigureData) -> str:
+    return " with its 95 % interval." if data.most_seeds >= SEEDS_OF_INTERVAL else "."
 
 
 def levels(data: FigureData) -> Iterator[Picture]:
@@ -72,8 +117,7 @@ def levels(data: FigureData) -> Iterator[Picture]:
     if not told:
         frame = data.runs_of(data.groups[:1])
         figure = plots.intervals(frame, metric, styles=data.styles)
-        caption = "Grey dots: single seeds. Mark: their mean"
-        caption += " with its 95 % interval." if data.most_seeds >= 3 else "."
+        caption = f"Grey dots: single seeds. Mark: their mean{_with_interval(data)}"
         yield Picture("at-the-end", section, figure, caption)
     for axis in told:
         others = [name for name in told if name != axis]
@@ -90,8 +134,7 @@ def levels(data: FigureData) -> Iterator[Picture]:
                 section,
                 one,
                 partial(plots.levels, frame, axis, metric, styles=data.styles),
-                f"Over {axis}: {measure(metric).words}. Mean over seeds"
-                + (" with its 95 % interval." if data.most_seeds >= 3 else "."),
+                f"Over {axis}: {measure(metric).words}. Mean over seeds{_with_interval(data)}",
             )
 
 

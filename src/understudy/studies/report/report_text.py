@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from understudy.studies.definition.builtins import NAMES as BUILT_IN
 from understudy.studies.definition.training import RULE, training_differences
-from understudy.studies.statistics.text_table import label_word, picks_in_words
+from understudy.studies.statistics.text_table import edges_in_words, label_word, picks_in_words
 from understudy.studies.store.store import StoredCell, StoredStudy
 
 MISSING = object()  # in place of a key that only some descriptions have
@@ -77,21 +75,6 @@ def sentence(words: str | None) -> str | None:
         return None
     first = words[0].upper() if words[0].isascii() else words[0]
     return first + words[1:] + ("" if words[-1] in ".!?…" else ".")
-
-
-def command(about: Mapping[str, Any], name: str) -> str | None:
-    """The command that repeats the study; None for one that was made in Python."""
-    if name in BUILT_IN:
-        words = [name]
-    elif about.get("file"):
-        words = [str(about["file"])]
-    else:
-        return None
-    if about.get("scale"):
-        words += ["--scale", str(about["scale"])]
-    for change in about.get("overrides") or ():
-        words += ["--set", str(change)]
-    return shlex.join(["understudy", "run", *words])
 
 
 def merged(descriptions: Sequence[Any]) -> Any:
@@ -225,10 +208,12 @@ def _tuned(study: StoredStudy) -> str:
     tune = study.about.get("tune")
     if tune is None:
         return ""
-    how = (
-        f"{tune['key']} for each strategy by {tune['metric']}, with seeds {in_words(tune['seeds'])}"
-    )
-    return f"{how}: {picks_in_words(tune['key'], study.picks)}" if study.picks else how
+    keys = " and ".join(study.tuned)
+    how = f"{keys} for each strategy by {tune['metric']}, with seeds {in_words(tune['seeds'])}"
+    if not study.picks:
+        return how
+    warning = edges_in_words(study.edges)
+    return f"{how}: {picks_in_words(study.picks)}" + (f". {warning}" if warning else "")
 
 
 def _either(values: Iterable[Any]) -> str:

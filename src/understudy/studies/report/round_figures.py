@@ -9,7 +9,13 @@ import pandas as pd
 
 from understudy import plots
 from understudy.plots.measures import measure
-from understudy.studies.report.figure_data import MOST_GROUPS, FigureData, Picture, drawn
+from understudy.studies.report.figure_data import (
+    LARGEST_SHARE,
+    MOST_GROUPS,
+    FigureData,
+    Picture,
+    drawn,
+)
 
 MOST_CURVES = 12  # groups that get a picture of their curves
 
@@ -56,6 +62,22 @@ def errors(data: FigureData) -> Iterator[Picture]:
                 "Squared distance of each round's update from the one that all clients "
                 "together would have given, divided by the latter's squared length. Mean over "
                 f"seeds.{data.beyond(MOST_GROUPS)}",
+            )
+
+
+def largest_shares(data: FigureData) -> Iterator[Picture]:
+    """The largest share that one row had in each round's update, where runs have noted it."""
+    for group in data.groups[:MOST_GROUPS] if data.measured(LARGEST_SHARE) else ():
+        frame = data.rounds_of(group)
+        if LARGEST_SHARE in frame and frame[LARGEST_SHARE].notna().any():
+            yield drawn(
+                "largest-share",
+                "Largest share of one update",
+                group,
+                partial(plots.convergence, frame, LARGEST_SHARE, styles=data.styles),
+                "The largest share that any one client's row has in a round's update: near "
+                "100 %, one client alone decides. Mean over "
+                f"seeds.{data.unfinished}{data.beyond(MOST_GROUPS)}",
             )
 
 

@@ -11,6 +11,8 @@ import pandas as pd
 
 from understudy.measures import lower_is_better, measure
 from understudy.studies.definition.cell import Label
+from understudy.studies.definition.grid import pick_name
+from understudy.studies.definition.tune_table import Picks
 from understudy.studies.statistics.comparison_table import Comparison
 from understudy.studies.statistics.groups import (
     Value,
@@ -42,7 +44,8 @@ __all__ = [
 ]
 
 LEVEL = 0.95
-ABOUT = ("seed", "key", "status", "version", "error")  # columns that measure nothing
+ROUNDS, CLOCK = "rounds_to_target", "clock_to_target"
+ABOUT = ("seed", "key", "status", "version", "engine", "error")  # columns that measure nothing
 
 
 def compare(
@@ -62,7 +65,7 @@ def compare(
     metric : str
         A column of it.
     baseline : str, optional
-        The strategy the others are held against; by default ``frame.attrs["baseline"]``, without
+        The strategy the others are compared with; by default ``frame.attrs["baseline"]``, without
         that none.
     by : str or sequence of str, optional
         The labels that make the groups; by default all but the strategy. What differs in other
@@ -80,10 +83,15 @@ def compare(
     """
     labels = labels_of(frame)
     known_as_measure = [name for name in map(str, frame.columns) if name not in {*labels, *ABOUT}]
+    if metric not in known_as_measure and measure(metric).is_price:
+        raise ValueError(_no_price(metric, frame))
     expect("metric", metric, known_as_measure)
     grouping = grouping_of(labels, by)
     inner = tuple(name for name in labels if name not in ("strategy", *grouping))
     done = frame[frame["status"] == "done"] if "status" in frame else frame
+    unfinished = len(frame) - len(done)
+    if metric == CLOCK and ROUNDS in done:  # runs without a delay have none: they are not compared
+        done = done[~(done[metric].isna() & done[ROUNDS].notna())]
     strategies = list(dict.fromkeys(str(name) for name in done["strategy"]))
     if baseline is None:
         known = frame.attrs.get("baseline")
@@ -98,19 +106,35 @@ def compare(
         rows += [{**named, **row} for row in _rows(members, strategies, baseline, price)]
     tested = _adjust(rows, metric, price)
     table = _table(rows, grouping, price)
+    picks = frame.attrs.get("picks", {})
+    if picks:
+        table["picked"] = [_picked(row, picks) for row in rows]
     return Comparison(
         metric=metric,
         baseline=baseline,
         labels=tuple(name for name in grouping if _differ(row[name] for row in rows)),
         rows=table,
-        unfinished=len(frame) - len(done),
+        unfinished=unfinished,
         tested=tested,
         without_value=0 if price else int((~np.isfinite(column_of(done, metric))).sum()),
         target=frame.attrs.get("target") if price else None,
-        tuned=frame.attrs.get("tuned"),
-        picks=frame.attrs.get("picks", {}),
+        picks=picks,
+        edges=frame.attrs.get("edges", {}),
         training=frame.attrs.get("training"),
+        engines=None if "engine" in labels else _engines(done),
     )
+
+
+def _engines(done: pd.DataFrame) -> str | None:
+    """A sentence where cells were trained by several engines."""
+    if "engine" not in done:
+        return None
+    # cells of an earlier version do not tell
+    counts = done["engine"].fillna("an unknown engine").value_counts().sort_index()
+    if len(counts) < 2:
+        return None
+    told = ", ".join(f"{n} by {name}" for name, n in counts.items())
+    return f"Cells were trained by several engines ({told}), whose last bits differ."
 
 
 # -- the numbers of a row ----------------------------------------------------------------------
@@ -223,6 +247,20 @@ def _table(rows: list[dict[str, Any]], grouping: Sequence[str], price: bool) -> 
         if name not in (*grouping, "strategy", "better") and name not in counts
     }
     return table.astype({**counts, **numbers, "better": "boolean"})
+
+
+def _picked(row: Mapping[str, Any], picks: Picks) -> str | None:
+    """What tuning picked for the strategy of a row; None for one that was not tuned."""
+    block = row.get("block")
+    pick = picks.get(row["strategy"] if block is None else pick_name(str(block), row["strategy"]))
+    return None if pick is None else ", ".join(f"{key} = {label}" for key, label in pick.items())
+
+
+def _no_price(metric: str, frame: pd.DataFrame) -> str:
+    """Why no run has a cost to the target."""
+    if ROUNDS in frame:
+        return f"metric: {metric} needs simulated time; give the study a delay"
+    return f"metric: {metric} needs a target; set target in the study, or --set target=0.8"
 
 
 def _differ(labels: Iterable[Label]) -> bool:

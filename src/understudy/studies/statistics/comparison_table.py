@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from understudy.measures import Measure, lower_is_better, measure
-from understudy.studies.definition.cell import Label
+from understudy.studies.definition.tune_table import Edges, Picks
 from understudy.studies.statistics import tables
 from understudy.studies.statistics.paired_tests import (
     SEEDS_OF_INTERVAL,
@@ -24,7 +24,7 @@ from understudy.studies.statistics.text_table import (
     label_word,
     number,
     p_word,
-    picks_in_words,
+    tuning_notes,
 )
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 TOO_FEW = "too few seeds"
 NEVER = "never"
 NOT_ALL = "not all reached it"
+REACHED = "reached"
+PAIRS = "both reached"
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +46,7 @@ class Comparison:
     metric : str
         The measure compared.
     baseline : str or None
-        The strategy the others are held against.
+        The strategy the others are compared with.
     labels : tuple of str
         The labels in which the groups differ.
     rows : DataFrame
@@ -63,12 +65,15 @@ class Comparison:
         cells are compared in several groups, being references, that is one test.
     target : float, optional
         The accuracy that the study aims at, where `metric` is its price.
-    tuned : str, optional
-        The key that was tuned beforehand.
     picks : mapping
-        Strategy, or ``block/strategy``, → the value of it that was picked.
+        What tuning picked beforehand: strategy, or ``block/strategy``, → key → label of the value.
+        `rows` then has a column ``picked``.
+    edges : mapping
+        Picks at the end of the range that was tried: strategy → key → (value, which end).
     training : str, optional
         Where the strategies' local training differs, in a sentence.
+    engines : str, optional
+        Which engines trained the cells, in a sentence, where they are several.
     """
 
     metric: str
@@ -79,9 +84,10 @@ class Comparison:
     without_value: int = 0
     tested: tuple[int, int] = (0, 0)
     target: float | None = None
-    tuned: str | None = None
-    picks: Mapping[str, Label] = field(default_factory=dict)
+    picks: Picks = field(default_factory=dict)
+    edges: Edges = field(default_factory=dict)
     training: str | None = None
+    engines: str | None = None
 
     @property
     def measure(self) -> Measure:
@@ -129,18 +135,27 @@ class Comparison:
 
 def table_of_comparison(comparison: Comparison) -> TextTable:
     """A comparison in words: one row per group and strategy."""
-    heads = [*comparison.labels, "strategy", "participants per round", comparison.measure.head]
+    price = comparison.measure.is_price
+    heads = [*comparison.labels, "strategy", "participants per round", mean_head(comparison)]
+    heads += [REACHED] if price else []
     if comparison.baseline is not None:
         heads += [_difference_head(comparison), "p (t-test)", "p (Wilcoxon)"]
-    heads.append("seeds")
+    pairs_differ = price and _censored(comparison)
+    heads += [] if price else ["seeds"]
+    heads += [PAIRS] if pairs_differ else []
     decimals = _decimals(comparison)
     cells = []
     for row in comparison.rows.to_dict("records"):
         words = [*(label_word(row[name]) for name in comparison.labels), str(row["strategy"])]
         words += [_participants(row), _mean(row, comparison.measure, decimals)]
+        words += [f"{row['reached']} of {row['seeds']}"] if price else []
         if comparison.baseline is not None:
             words += _against_baseline(row, comparison, decimals)
-        cells.append((*words, _seeds(row, comparison)))
+        words += [] if price else [_seeds(row, comparison)]
+        if pairs_differ:
+            is_rival = row["strategy"] != comparison.baseline
+            words.append(f"{row['pairs']} of {row['shared']}" if is_rival else NOTHING)
+        cells.append(tuple(words))
     left = len(comparison.labels) + 1
     return TextTable(
         tuple(heads), tuple(cells), frozenset(range(left, len(heads))), notes_of(comparison)
@@ -153,10 +168,11 @@ def notes_of(comparison: Comparison, told: Sequence[str] = ()) -> tuple[str, ...
     notes = [measure.about] if measure.about else []
     if comparison.target is not None:
         notes.append(f"Target: an accuracy of {100 * comparison.target:g} %.")
-    if comparison.tuned is not None:
-        notes.append(f"Tuned beforehand: {picks_in_words(comparison.tuned, comparison.picks)}.")
+    notes += tuning_notes(comparison.picks, comparison.edges)
     if comparison.training is not None:
         notes.append(comparison.training)
+    if comparison.engines is not None:
+        notes.append(comparison.engines)
     if comparison.lower_is_better:
         notes.append("Lower is better.")
     if rows[["half", "difference_half"]].notna().to_numpy().any():
@@ -164,7 +180,9 @@ def notes_of(comparison: Comparison, told: Sequence[str] = ()) -> tuple[str, ...
     else:
         notes.append(f"No intervals: they take {SEEDS_OF_INTERVAL} seeds.")
     if comparison.baseline is not None and (rows["pairs"] > 0).any():
-        notes.append("Differences are taken seed by seed.")
+        censored = measure.is_price and _censored(comparison)
+        both = ", where both reached the target" if censored else ""
+        notes.append(f"Differences are taken seed by seed{both}.")
     family, of_wilcoxon = comparison.tested
     if family:
         fewer = f" (Wilcoxon: {of_wilcoxon})" if 0 < of_wilcoxon < family else ""
@@ -173,13 +191,28 @@ def notes_of(comparison: Comparison, told: Sequence[str] = ()) -> tuple[str, ...
     notes += told
     if measure.is_price and (rows["reached"] < rows["seeds"]).any():
         notes.append(
-            "Means are over the runs that reached the target; where not all did, nothing is tested."
+            "Means are over the seeds that reached the target. Where not all did, they are means "
+            "over different seeds: they are not compared, and nothing is tested."
         )
     if comparison.without_value:
-        notes.append(f"Left out, having no number: {_count(comparison.without_value, 'cell')}.")
+        notes.append(f"Not included, without a value: {_count(comparison.without_value, 'cell')}.")
     if comparison.unfinished:
-        notes.append(f"Left out, not being done: {_count(comparison.unfinished, 'cell')}.")
+        notes.append(f"Not included: {_count(comparison.unfinished, 'unfinished cell')}.")
     return tuple(notes)
+
+
+def mean_head(comparison: Comparison) -> str:
+    """Head of the column of means, which says so where they are not over all seeds."""
+    head, rows = comparison.measure.head, comparison.rows
+    if comparison.measure.is_price and (rows["reached"] < rows["seeds"]).any():
+        return f"{head}, where reached"
+    return head
+
+
+def _censored(comparison: Comparison) -> bool:
+    """Whether some difference leaves seeds out, since one of the two never reached the target."""
+    rows = comparison.rows
+    return comparison.baseline is not None and bool((rows["pairs"] < rows["shared"]).any())
 
 
 def _difference_head(comparison: Comparison) -> str:
@@ -228,11 +261,8 @@ def _p(row: dict[Any, Any], name: str, needed: int, comparison: Comparison) -> s
 
 def _seeds(row: dict[Any, Any], comparison: Comparison) -> str:
     text = str(row["seeds"])
-    if comparison.measure.is_price and row["reached"] < row["seeds"]:
-        text = f"{row['reached']} of {row['seeds']} reached it"
     rival = comparison.baseline is not None and row["strategy"] != comparison.baseline
-    measured = row["reached"] if comparison.measure.is_price else row["seeds"]
-    return f"{text}, {row['pairs']} paired" if rival and row["pairs"] != measured else text
+    return f"{text}, {row['pairs']} paired" if rival and row["pairs"] != row["seeds"] else text
 
 
 def _plus_minus(
@@ -262,7 +292,7 @@ def _for_terminal(comparison: Comparison) -> RenderableType:
     shown, told = columns_worth_showing(table)
     columns = [place for place in shown if place >= first]
     heads = {"participants per round": "came", "p (t-test)": "p\nt-test"}
-    heads |= {"p (Wilcoxon)": "p\nWilcoxon"}
+    heads |= {"p (Wilcoxon)": "p\nWilcoxon", PAIRS: "both\nreached"}
     narrow = TextTable(
         tuple(heads.get(table.heads[place], table.heads[place]) for place in columns),
         tuple(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from understudy.core.files import replaced, write_file
+from understudy.studies.statistics.csv_cells import guarded, guarded_frame, unguarded
 from understudy.studies.statistics.frames import LEVELS, Level, results
 from understudy.studies.store.store import Store
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import pandas
 
 CELLS, CURVES = "cells.csv", "curves.csv"
+ENGINE = "engine"  # a column of words
 MOST_POINTS = 100  # of a curve
 # what is drawn over rounds; the rest of a round stays in the store
 CURVE_COLUMNS = (
@@ -35,8 +37,10 @@ CURVE_COLUMNS = (
     "oracle_error_relative",
     "sigma_f",
     "sigma_p",
+    "friends_apart",
+    "strangers_apart",
 )
-NOT_MEASURES = ("key", "status", "seed", "version", "error", "rounds_played")
+NOT_MEASURES = ("key", "status", "seed", "version", "engine", "error", "rounds_played")
 NAMES_ONLY = ("strategy", "availability", "block")  # labels that are words, though they be digits
 
 Value = str | float | None
@@ -52,6 +56,7 @@ class Row:
     seed: int
     rounds: int
     measures: Mapping[str, float]  # what was not measured, or never reached, is not there
+    engine: str | None = None  # that trained it, where that is known
 
     @property
     def place(self) -> tuple[Place, int]:
@@ -241,6 +246,7 @@ def _row(record: Mapping[Any, Any], labels: Sequence[str]) -> Row:
         seed=int(record["seed"]),
         rounds=int(record["rounds_played"]),
         measures=measures,
+        engine=record.get("engine") or None,
     )
 
 
@@ -266,15 +272,18 @@ def curve(rounds: pandas.DataFrame) -> list[dict[str, float]]:
 
 
 def cells_text(exported: Exported) -> str:
-    """The table of cells: key, labels, seed, rounds, measures."""
+    """The table of cells: key, labels, seed, rounds, the engine where it is known, measures."""
     labels = _label_names(exported.rows)
     measures = sorted({name for row in exported.rows for name in row.measures})
+    known = any(row.engine for row in exported.rows)
     lines = [
         [row.key, *(label_text(row.labels.get(name)) for name in labels), str(row.seed),
-         str(row.rounds), *(_written(row.measures.get(name)) for name in measures)]
+         str(row.rounds), *([row.engine or ""] if known else []),
+         *(_written(row.measures.get(name)) for name in measures)]
         for row in exported.rows
     ]  # fmt: skip
-    return _csv([["key", *labels, "seed", "rounds", *measures], *lines])
+    engine = [ENGINE] if known else []
+    return _csv([["key", *labels, "seed", "rounds", *engine, *measures], *lines])
 
 
 def curves_text(exported: Exported) -> str:
@@ -306,13 +315,15 @@ def read(folder: str | Path) -> Exported:
 
 
 def _read_row(line: Mapping[str, str], head: Sequence[str], seed_at: int) -> Row:
-    measures = head[seed_at + 2 :]
+    rest = head[seed_at + 2 :]
+    measures = [name for name in rest if name != ENGINE]
     return Row(
         key=line["key"],
         labels={name: _value(name, line[name]) for name in head[1:seed_at]},
         seed=int(line["seed"]),
         rounds=int(line["rounds"]),
         measures={name: float(line[name]) for name in measures if line[name]},
+        engine=(line[ENGINE] or None) if ENGINE in rest else None,
     )
 
 
@@ -351,13 +362,14 @@ def _written(value: float | None) -> str:
 
 def _csv(lines: Iterable[Sequence[str]]) -> str:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(lines)
+    guarded_lines = ([guarded(word) for word in line] for line in lines)
+    csv.writer(text, lineterminator="\n").writerows(guarded_lines)
     return text.getvalue()
 
 
 def _lines(path: Path) -> list[list[str]]:
     with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.reader(file))
+        return [[unguarded(word) for word in line] for line in csv.reader(file)]
 
 
 # -- for other tools -------------------------------------------------------------------------------
@@ -394,7 +406,7 @@ def export_level(
     path.parent.mkdir(parents=True, exist_ok=True)
     with replaced(path) as file:
         if form == "csv":
-            frame.to_csv(file, index=False, lineterminator="\n", encoding="utf-8")
+            guarded_frame(frame).to_csv(file, index=False, lineterminator="\n", encoding="utf-8")
         else:
             _parquet(frame, file)
     return path

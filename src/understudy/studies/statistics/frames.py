@@ -41,8 +41,8 @@ def results(path: str | Path, level: Level = "run", study: str | None = None) ->
         "done" or "failed"), then:
 
         run
-            ``version`` of the package, ``error`` of a failed cell, ``rounds_played``, the measures
-            of `summarise` and what the study's analyses found.
+            ``version`` of the package, ``engine`` that trained, ``error`` of a failed cell,
+            ``rounds_played``, the measures of `summarise` and what the study's analyses found.
         round
             ``t``, ``clock`` and megabytes; how many clients were wanted, asked, came in time, came
             late, and arrivals refused; metrics; notes of the parts; ``seconds_…`` of wall clock.
@@ -54,8 +54,9 @@ def results(path: str | Path, level: Level = "run", study: str | None = None) ->
 
         A label None means "in every group". A measure that has the name of a label is called
         ``measured_…``. ``attrs`` holds the names of the labels, and the study's ``baseline`` and
-        ``target`` where all agree; of a single study also what was ``tuned``, its ``picks``, and
-        ``training``, a sentence where the strategies' local training differs.
+        ``target`` where all agree; of a single study also what tuning picked (``picks``), which of
+        it lies at the edge of what was tried (``edges``), and ``training``, a sentence where the
+        strategies' local training differs.
     """
     checks.choice("level", level, LEVELS)
     folder, named = _places(Path(path))
@@ -63,6 +64,11 @@ def results(path: str | Path, level: Level = "run", study: str | None = None) ->
         name = study or named
         chosen = store.studies() if name is None else [store.study(name)]
         cells = [(one, cell) for one in chosen for cell in store.cells(one.name)]
+        if name is not None and not cells and chosen[0].about.get("trials"):
+            raise StoreError(
+                f"{name}: has no cells before it is tuned; understudy show {name} tells how far "
+                "its trials are"
+            )
         names = list(dict.fromkeys(name for _, cell in cells for name in cell.labels))
         if len(chosen) > 1:
             names = ["study", *names]
@@ -76,7 +82,7 @@ def results(path: str | Path, level: Level = "run", study: str | None = None) ->
         if values and values[0] is not None and values.count(values[0]) == len(values):
             frame.attrs[fact] = values[0]
     if len(chosen) == 1 and chosen[0].picks:
-        frame.attrs |= {"tuned": chosen[0].tuned, "picks": dict(chosen[0].picks)}
+        frame.attrs |= {"picks": dict(chosen[0].picks), "edges": dict(chosen[0].edges)}
     if training is not None:
         frame.attrs["training"] = training
     return frame
@@ -131,7 +137,8 @@ def _measures(
     """A run in one row."""
     from understudy.studies.statistics.summary import summarise
 
-    told = {"version": cell.version, "error": cell.error, "rounds_played": cell.rounds}
+    told = {"version": cell.version, "engine": cell.facts.get("engine")}
+    told |= {"error": cell.error, "rounds_played": cell.rounds}
     if not len(rounds):
         return told
     clients = rows_of_clients(store, cell)

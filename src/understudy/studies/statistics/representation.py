@@ -1,4 +1,4 @@
-"""Who was heard in a run, who was left out, and who stood in for whom."""
+"""Which clients were represented in a run, which were left out, and who stood in for whom."""
 
 from __future__ import annotations
 

@@ -48,6 +48,9 @@ def summarise(
         ``accuracy_best``, ``accuracy_last``, ``accuracy_last10``
             Highest, last and mean of the last 10 of the evaluated rounds (of all where there are
             fewer).
+        ``accuracy_mean``
+            Over all evaluated rounds: how good the model was on the way. It needs fewer seeds than
+            the last rounds to tell two methods apart.
         ``loss_best``, ``loss_last``
             Lowest and last test loss; NaN where the last evaluated round has no number for it.
         ``train_loss_last`` and the like
@@ -55,18 +58,27 @@ def summarise(
         ``fluctuation``
             Standard deviation (divisor n) of accuracy over the last 20 evaluated rounds; from two
             on.
+        ``fluctuation_detrended``, ``loss_fluctuation``
+            Standard deviation of accuracy, and of the test loss, about a straight line through the
+            last 20 evaluated rounds: a curve that only rises does not fluctuate; from three on.
         ``rounds_to_target``, ``clock_to_target``, ``megabytes_to_target``
             Rounds played, simulated seconds gone by and megabytes sent up and down when the target
-            was first reached; NaN: never.
+            was first reached; NaN: never. Without a delay no simulated time goes by, and there is
+            no ``clock_to_target``.
         ``client_accuracy_mean``, ``_variance``, ``_worst10``, ``_best10``
             Over clients (divisor N); worst and best are means over the ⌈N/10⌉ lowest and highest.
+        ``client_share_from_40``, ``client_share_25_to_65``
+            Share of the clients whose accuracy is at least 40 %, and between 25 and 65 %: where
+            FedAR's fig. 3 compares densities.
         ``count_variance``
             Variance over clients (divisor N) of how often each was wanted.
         ``participants``
             Mean number of clients that came per round.
         ``evaluations_spared``
             Share of the pairs that came together whose similarity nobody needed.
-        ``oracle_error``, ``oracle_error_relative``
+        ``evaluations_spared_last``
+            The same over the last tenth of the rounds.
+        ``oracle_error``, ``oracle_error_relative``, ``oracle_error_ignoring``
             Means over rounds.
     """
     if rounds.empty:
@@ -79,7 +91,7 @@ def summarise(
     if "came" in rounds:
         measures["participants"] = float(_numbers(rounds["came"]).mean())
     measures |= _spared(rounds)
-    for name in ("oracle_error", "oracle_error_relative"):
+    for name in ("oracle_error", "oracle_error_relative", "oracle_error_ignoring"):
         known = _numbers(rounds[name]) if name in rounds else np.zeros(0)
         known = known[~np.isnan(known)]
         if len(known):
@@ -107,10 +119,21 @@ def _of_accuracy(rounds: pd.DataFrame) -> dict[str, float]:
         "accuracy_best": float(accuracy.max()),
         "accuracy_last": float(accuracy[-1]),
         "accuracy_last10": float(accuracy[-LAST:].mean()),
+        "accuracy_mean": float(accuracy.mean()),
     }
     if len(accuracy) > 1:  # a single value says nothing of how much it would fluctuate
         measures["fluctuation"] = float(accuracy[-STEADY:].std())
+    if len(accuracy) > 2:  # two lie on a line
+        measures["fluctuation_detrended"] = about_a_line(accuracy[-STEADY:])
     return measures
+
+
+def about_a_line(values: Floats) -> float:
+    """Standard deviation (divisor n) of what a straight line through the values leaves."""
+    at = np.arange(len(values)) - (len(values) - 1) / 2
+    left = values - values.mean()
+    slope = float(at @ left) / float(at @ at)
+    return float((left - slope * at).std())
 
 
 def _of_losses(rounds: pd.DataFrame) -> dict[str, float]:
@@ -122,7 +145,10 @@ def _of_losses(rounds: pd.DataFrame) -> dict[str, float]:
         return {}
     known = loss[~np.isnan(loss)]
     best = float(known.min()) if len(known) else math.nan
-    return {"loss_best": best, "loss_last": float(loss[-1])}
+    measures = {"loss_best": best, "loss_last": float(loss[-1])}
+    if len(loss) > 2:
+        measures["loss_fluctuation"] = about_a_line(loss[-STEADY:])
+    return measures
 
 
 def _other_metrics(rounds: pd.DataFrame) -> dict[str, float]:
@@ -136,15 +162,21 @@ def _other_metrics(rounds: pd.DataFrame) -> dict[str, float]:
 
 
 def _to_target(rounds: pd.DataFrame, target: float) -> dict[str, float]:
-    names = ("rounds_to_target", "clock_to_target", "megabytes_to_target")
+    names = ["rounds_to_target", "clock_to_target", "megabytes_to_target"]
+    if not _numbers(rounds["clock"]).any():
+        names.remove("clock_to_target")
     reached = np.flatnonzero(_numbers(rounds["test_accuracy"]) >= target)  # NaN is not
     if not len(reached):
         return dict.fromkeys(names, math.nan)
     first = int(reached[0])
     sent = rounds[["megabytes_up", "megabytes_down"]].iloc[: first + 1]
     at = rounds.iloc[first]
-    values = (float(at["t"]) + 1, float(at["clock"]), float(sent.to_numpy(dtype=np.float64).sum()))
-    return dict(zip(names, values, strict=True))
+    values = {
+        "rounds_to_target": float(at["t"]) + 1,
+        "clock_to_target": float(at["clock"]),
+        "megabytes_to_target": float(sent.to_numpy(dtype=np.float64).sum()),
+    }
+    return {name: values[name] for name in names}
 
 
 def _over_clients(clients: pd.DataFrame, n_clients: int) -> dict[str, float]:
@@ -158,6 +190,8 @@ def _over_clients(clients: pd.DataFrame, n_clients: int) -> dict[str, float]:
                 "client_accuracy_variance": float(accuracy.var()),
                 "client_accuracy_worst10": float(accuracy[:tail].mean()),
                 "client_accuracy_best10": float(accuracy[-tail:].mean()),
+                "client_share_from_40": float((accuracy >= 0.4).mean()),
+                "client_share_25_to_65": float(((accuracy >= 0.25) & (accuracy <= 0.65)).mean()),
             }
     if "wanted" in clients:
         counts = np.zeros(max(n_clients, len(clients)))  # whoever has no row was never wanted
@@ -171,7 +205,11 @@ def _spared(rounds: pd.DataFrame) -> dict[str, float]:
         return {}
     told = rounds[rounds["pairs_needed"].notna()]
     came: npt.NDArray[np.float64] = _numbers(told["came"])
-    pairs = float((came * (came - 1) / 2).sum())
-    if pairs == 0:
-        return {}
-    return {"evaluations_spared": 1 - float(_numbers(told["pairs_needed"]).sum()) / pairs}
+    pairs, needed = came * (came - 1) / 2, _numbers(told["pairs_needed"])
+    last = math.ceil(len(pairs) / TAIL)
+    measures = {}
+    for name, of in (("", slice(None)), ("_last", slice(-last, None))):
+        if pairs[of].sum() > 0:
+            spared = 1 - float(needed[of].sum()) / float(pairs[of].sum())
+            measures[f"evaluations_spared{name}"] = spared
+    return measures

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from understudy.studies.statistics.csv_cells import guarded_frame
 from understudy.studies.statistics.text_table import TextTable
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def _latex_escape(text: str) -> str:
 
 def csv(frame: pd.DataFrame) -> str:
     """A frame as CSV: numbers as they are, to the last digit; nothing for what is missing."""
-    text: str = frame.to_csv(index=False, lineterminator="\n")
+    text: str = guarded_frame(frame).to_csv(index=False, lineterminator="\n")
     return text
 
 

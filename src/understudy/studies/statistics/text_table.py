@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+
+if TYPE_CHECKING:
+    from understudy.studies.definition.tune_table import Edges, Picks
 
 NOTHING = "–"
 
@@ -68,9 +71,37 @@ def label_word(value: Any) -> str:
     return plain(value)
 
 
-def picks_in_words(key: str, picks: Mapping[str, Any]) -> str:
-    """What tuning picked: ``local.lr = 0.5 (stale), 0.1 (fdms)``."""
-    return f"{key} = {', '.join(f'{label_word(value)} ({name})' for name, value in picks.items())}"
+def picks_in_words(picks: Picks) -> str:
+    """What tuning picked: ``local.lr = 0.5 (stale, fedar), 0.1 (fdms)``."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for name, pick in picks.items():
+        for key, label in pick.items():
+            found.setdefault(key, {}).setdefault(label_word(label), []).append(name)
+    texts = []
+    for key, names in found.items():
+        values = [f"{word} ({', '.join(of)})" for word, of in names.items()]
+        texts.append(f"{key} = {', '.join(values)}")
+    return "; ".join(texts)
+
+
+def edges_in_words(edges: Edges) -> str:
+    """A warning of picks at the end of what was tried; empty where there are none."""
+    found: dict[str, list[str]] = {}
+    for name, ends in edges.items():
+        for key, (value, end) in ends.items():
+            found.setdefault(f"{key} = {label_word(value)}, the {end} tried", []).append(name)
+    if not found:
+        return ""
+    words = "; ".join(f"{pick} ({', '.join(names)})" for pick, names in found.items())
+    return f"At the edge of its range, so that a better value may lie beyond: {words}."
+
+
+def tuning_notes(picks: Picks, edges: Edges) -> list[str]:
+    """What is said of tuning below a table."""
+    if not picks:
+        return []
+    warning = edges_in_words(edges)
+    return [f"Tuned beforehand: {picks_in_words(picks)}.", *([warning] if warning else [])]
 
 
 def number(value: float, decimals: int | None, *, signed: bool = False) -> str:

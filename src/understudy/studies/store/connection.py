@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from understudy.core.files import sync_folder
-from understudy.studies.store import schema
+from understudy.core.files import refuse_link, sync_folder
+from understudy.studies.store import checksums, schema
 from understudy.studies.store.schema import StoreError
 
 PATIENCE = 60.0  # seconds that a writer waits for another's transaction
@@ -21,7 +21,12 @@ ALMOST_FULL = 2**20  # bytes free: with fewer, a failed write is put down to the
 
 
 class StoreFull(OSError):
-    """The disk is full; `errno` is ENOSPC. The transaction was undone, what was there is whole."""
+    """The disk is full; `errno` is ENOSPC. The transaction was undone, what was there is whole.
+
+    `rounds` is how many rounds the call that was stopped had stored before.
+    """
+
+    rounds = 0
 
     def __init__(self, folder: Path, free: int) -> None:
         super().__init__(errno.ENOSPC, f"the disk is full: {free:,} bytes free", str(folder))
@@ -39,9 +44,29 @@ def make_folder(folder: Path) -> None:
         sync_folder(folder.parent)
 
 
+class StoreBusy(StoreError):
+    """Another process kept the database locked for too long; nothing was written.
+
+    `rounds` is how many rounds the call that was stopped had stored before.
+    """
+
+    rounds = 0
+
+
+class StoreMoved(StoreError):
+    """The database was removed or replaced while it was being written; says where its contents are.
+
+    `rounds` is how many rounds the call that was stopped had stored before.
+    """
+
+    rounds = 0
+
+
 def for_writing(path: Path) -> sqlite3.Connection:
+    refuse_link(path)
     new = not path.exists()
     connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+    checksums.define(connection)
     try:
         schema.is_current(connection, str(path), schema.STEPS)  # before a stranger's is changed
         _wait_for_wal(connection)
@@ -87,9 +112,59 @@ def for_reading(path: Path) -> sqlite3.Connection:
     return _read_only(path, "immutable=1")
 
 
+def migrated_for_reading(path: Path, older: sqlite3.Connection) -> sqlite3.Connection:
+    """An older database with today's tables; where nobody may write, a copy of it in memory."""
+    try:
+        for_writing(path).close()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+            raise
+        copy = sqlite3.connect(":memory:", isolation_level=None)
+        checksums.define(copy)
+        older.backup(copy)
+        schema.migrate(copy, str(path), schema.STEPS)
+        copy.execute("PRAGMA query_only = ON")
+        return copy
+    finally:
+        older.close()
+    return for_reading(path)
+
+
 def _read_only(path: Path, how: str) -> sqlite3.Connection:
     address = f"{path.absolute().as_uri()}?{how}"
-    return sqlite3.connect(address, uri=True, timeout=PATIENCE, isolation_level=None)
+    connection = sqlite3.connect(address, uri=True, timeout=PATIENCE, isolation_level=None)
+    checksums.define(connection)
+    return connection
+
+
+def file_of(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another of the same name; None: there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def rescued(connection: sqlite3.Connection, path: Path) -> Path | None:
+    """The contents of a database whose file was removed or replaced, beside it; None: no room.
+
+    The connection still reads the file that it opened, though it has no name any more.
+    """
+    number = 0
+    while (copy := path.with_name(f"{path.name}.saved-{number}")).exists():
+        number += 1
+    try:
+        target = sqlite3.connect(copy)
+        try:
+            connection.backup(target)
+        finally:
+            target.close()
+    except (sqlite3.Error, OSError):
+        with suppress(OSError):
+            copy.unlink()
+        return None
+    return copy
 
 
 @contextmanager
@@ -97,6 +172,10 @@ def named_errors(path: Path) -> Iterator[None]:
     """Errors of the database as ours, with the file's name."""
     try:
         yield
+    except UnicodeDecodeError as error:  # SQLite quotes a damaged name in its own message
+        raise StoreError(
+            f"{path}: damaged: a name in it is no text; move it away to start again"
+        ) from error
     except sqlite3.DatabaseError as error:
         code = getattr(error, "sqlite_errorcode", None)
         kind = None if code is None else code & 0xFF
@@ -109,10 +188,10 @@ def named_errors(path: Path) -> Iterator[None]:
             raise StoreFull(path.parent, free) from error
         if kind in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
             raise StoreError(
-                f"{path}: damaged, or no SQLite database ({error}); move it away to begin anew"
+                f"{path}: damaged, or no SQLite database ({error}); move it away to start again"
             ) from error
         if kind == sqlite3.SQLITE_BUSY:
-            raise StoreError(
+            raise StoreBusy(
                 f"{path}: another process kept it locked for {PATIENCE:.0f} seconds"
             ) from error
         raise StoreError(f"{path}: {error}") from error

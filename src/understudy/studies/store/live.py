@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from understudy._version import __version__
 from understudy.core.types import RoundLog
+from understudy.studies.definition.names import KEY_DIGITS, why_no_study_name
 from understudy.studies.store.schema import StoreError
 from understudy.studies.store.store import Store
 
 if TYPE_CHECKING:
     from understudy.studies.definition.cell import Cell, Label
-
-KEY_DIGITS = 16
 
 
 @dataclass(frozen=True)
@@ -52,13 +51,16 @@ class LiveLog:
         self.folder, self.study = Path(folder).expanduser(), study
         if not self.folder.is_absolute():
             raise ValueError(f"folder: expected an absolute path, got {str(folder)!r}")
+        why_not = why_no_study_name(study)
+        if why_not is not None:
+            raise ValueError(f"study: {why_not}")
         self._strategy, self._labels = strategy, dict(labels or {})
         self._store: Store | None = None
         self._key = ""
         self._unwritten: list[RoundLog] = []
 
     def begin(self, run: str, resolved: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
-        """A run begins, goes on, or has more clients than before."""
+        """A run begins, resumes, or has other clients than before."""
         if self._store is None:
             self._store = Store.open(self.folder, write=True)
         self._key = run[:KEY_DIGITS]
@@ -69,7 +71,11 @@ class LiveLog:
 
     def _save_study(self, store: Store, cell: LiveCell) -> None:
         """The study with this run in it, in its old place or at the end."""
-        about: Mapping[str, Any] = {"title": self.study, "shows": "a live federation"}
+        about: Mapping[str, Any] = {
+            "title": self.study,
+            "shows": "a live federation",
+            "live": True,
+        }
         known: list[LiveCell] = []
         try:
             about = store.study(self.study).about
@@ -89,19 +95,19 @@ class LiveLog:
         self._unwritten.append(log)
 
     def flush(self) -> None:
-        """Come back when all rounds are on the disk."""
+        """Return when all rounds are on disk."""
         assert self._store is not None
         self._store.add_rounds(self._key, self._unwritten)
         self._unwritten = []
 
     def finish(self) -> None:
-        """All rounds are played."""
+        """All rounds are finished."""
         assert self._store is not None
         self._store.finish(self._key)
         self._close()
 
     def fail(self, error: str) -> None:
-        """The run ended by an error, and can go on."""
+        """The run ended with an error, and can be resumed."""
         assert self._store is not None
         self._store.fail(self._key, error)
         self._close()

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from understudy.core.types import Outcome, Reason, Refusal, RoundLog
+from understudy.studies.store import checksums
 
 if TYPE_CHECKING:
     import pandas
@@ -36,9 +37,9 @@ COUNTS = ("wanted", "asked", "came", "late", "refused")
 SECONDS = "seconds_"  # before the name of what was timed
 
 SCALARS = f"t, clock, megabytes_up, megabytes_down, {', '.join(COUNTS)}, metrics, notes, timings"
-REPLACE_ROUND = f"INSERT OR REPLACE INTO rounds (key, {SCALARS}, refusals) VALUES ({'?, ' * 13}?)"
-INSERT_ARRAYS = "INSERT INTO round_arrays VALUES (?, ?, ?, ?, ?, ?, ?)"
-INSERT_CLIENT_METRIC = "INSERT INTO client_metrics VALUES (?, ?, ?, ?, ?)"
+REPLACE_ROUND = checksums.insert("rounds", "INSERT OR REPLACE")
+INSERT_ARRAYS = checksums.insert("round_arrays")
+INSERT_CLIENT_METRIC = checksums.insert("client_metrics")
 SELECT_SCALARS = f"SELECT {SCALARS} FROM rounds WHERE key = ? ORDER BY t"
 SELECT_LOGS = """
 SELECT t, clock, megabytes_up, megabytes_down, metrics, notes, timings, refusals,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 
+from understudy.studies.store.checksums import COLUMNS
+
 APPLICATION_ID = 0x55535459  # written into the file's head, so that a stranger's is recognised
 
 Step = Callable[[sqlite3.Connection], None]
@@ -98,9 +100,15 @@ def _first_tables(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
+def _checksums(connection: sqlite3.Connection) -> None:
+    """Version 2: a checksum for each row; NULL for those that were there: they have none."""
+    for table in COLUMNS:
+        connection.execute(f"ALTER TABLE {table} ADD COLUMN crc32 INTEGER")
+
+
 # Step i makes version i + 1 of version i; a file without tables is version 0. A step that has been
 # released is never edited: the next change is a new step.
-STEPS: tuple[Step, ...] = (_first_tables,)
+STEPS: tuple[Step, ...] = (_first_tables, _checksums)
 
 
 def version_of(connection: sqlite3.Connection) -> int:

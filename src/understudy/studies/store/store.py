@@ -18,13 +18,19 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from understudy.core.printable import printable
 from understudy.core.types import RoundLog
-from understudy.studies.store import client_counts, log_codec, schema
+from understudy.studies.definition.names import why_no_study_name
+from understudy.studies.store import checksums, client_counts, log_codec, schema
 from understudy.studies.store.connection import (
+    StoreMoved,
+    file_of,
     for_reading,
     for_writing,
     make_folder,
+    migrated_for_reading,
     named_errors,
+    rescued,
 )
 from understudy.studies.store.log_codec import Array, pack, unpack
 from understudy.studies.store.schema import StoreError
@@ -34,6 +40,7 @@ if TYPE_CHECKING:
 
     from understudy.analysis.findings import Findings
     from understudy.studies.definition.cell import Cell, Label
+    from understudy.studies.definition.tune_table import Edges, Picks
 
 FILE = "understudy.sqlite"
 BATCH = 64  # rounds that are read at once
@@ -51,15 +58,23 @@ class StoredStudy:
     changed: datetime  # UTC; the study itself or one of its runs
 
     @property
-    def tuned(self) -> str | None:
-        """The key that was tuned."""
-        table = self.about.get("tune")
-        return None if table is None else str(table["key"])
+    def tuned(self) -> tuple[str, ...]:
+        """The keys that are tuned."""
+        table = self.about.get("tune") or {}
+        return (str(table["key"]),) if "key" in table else tuple(table.get("values", ()))
 
     @property
-    def picks(self) -> Mapping[str, Label]:
+    def picks(self) -> Picks:
         """What tuning picked, as `Study.picks` told the runner; empty where nothing is tuned."""
-        return self.about.get("picks") or {}
+        found = self.about.get("picks") or {}
+        if "key" in (self.about.get("tune") or {}):  # as stored when there was one key only
+            return {name: {self.tuned[0]: label} for name, label in found.items()}
+        return found
+
+    @property
+    def edges(self) -> Edges:
+        """Picks at the end of the range that was tried, each with its value and which end it is."""
+        return self.about.get("edges") or {}
 
 
 @dataclass(frozen=True)
@@ -77,11 +92,22 @@ class StoredCell:
     findings_metrics: Mapping[str, float]
 
 
+class DamagedRun(StoreError):
+    """What is stored of a run does not fit its checksums, or cannot be read; `key` names it."""
+
+    def __init__(self, text: str, key: str) -> None:
+        super().__init__(text)
+        self.key = key
+
+
 class Store:
     """The database of a runs folder; `Store.open` gives one. A context manager."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, *, write: bool) -> None:
         self.path, self._connection, self._writes = path, connection, write
+        self._file = file_of(path)
+        self._moved: StoreMoved | None = None
+        self._verified: dict[tuple[str, ...], int] = {}  # table and run → last row verified
 
     @classmethod
     def open(cls, folder: str | Path, *, write: bool = False) -> Store:
@@ -108,9 +134,7 @@ class Store:
                 connection.close()
                 raise
             if not current:
-                connection.close()
-                for_writing(path).close()
-                connection = for_reading(path)
+                connection = migrated_for_reading(path, connection)
             return cls(path, connection, write=False)
 
     def close(self) -> None:
@@ -131,7 +155,7 @@ class Store:
     # -- writing -------------------------------------------------------------------------------
 
     def save_study(
-        self, name: str, about: Mapping[str, Any], cells: Sequence[Cell], version: str
+        self, name: str, about: Mapping[str, Any], cells: Sequence[Cell | StoredCell], version: str
     ) -> None:
         """Write down a study and its cells, in place of those it had; runs stay as they are."""
         rows = [
@@ -141,10 +165,10 @@ class Store:
         with self._transaction() as connection:
             connection.execute("DELETE FROM studies WHERE name = ?", (name,))
             connection.execute(
-                "INSERT INTO studies VALUES (?, ?, ?, ?)",
+                checksums.insert("studies"),
                 (name, json.dumps(dict(about)), version, _now()),
             )
-            connection.executemany("INSERT INTO study_cells VALUES (?, ?, ?, ?, ?)", rows)
+            connection.executemany(checksums.insert("study_cells"), rows)
 
     def begin(
         self, key: str, resolved: Mapping[str, Any], facts: Mapping[str, Any], version: str
@@ -167,7 +191,8 @@ class Store:
         """
         rows = _rows_of(key, logs)
         with self._transaction() as connection:
-            connection.execute("DELETE FROM runs WHERE key = ?", (key,))
+            for table in checksums.OF_A_RUN:  # one by one: in a damaged file some may be orphans
+                connection.execute(f"DELETE FROM {table} WHERE key = ?", (key,))
             _begin(connection, key, resolved, facts, version)
             _insert(connection, rows)
 
@@ -192,12 +217,12 @@ class Store:
             self._mark(key, "done")
             _forget_findings(connection, key)
             connection.executemany(
-                "INSERT INTO run_metrics VALUES (?, ?, ?)",
+                checksums.insert("run_metrics"),
                 [(key, name, float(value)) for name, value in found.items()],
             )
-            connection.executemany("INSERT INTO run_arrays VALUES (?, ?, ?)", blobs)
+            connection.executemany(checksums.insert("run_arrays"), blobs)
             connection.executemany(
-                "INSERT INTO client_counts VALUES (?, ?, ?)",
+                checksums.insert("client_counts"),
                 [(key, name, blob) for name, blob in counts.items()],
             )
 
@@ -222,6 +247,7 @@ class Store:
             "UPDATE runs SET status = ?, error = ?, changed = ? WHERE key = ?",
             (status, error, _now(), key),
         )
+        self._connection.execute(checksums.renew("runs", "key = ?"), (key,))
 
     def _require(self, key: str) -> None:
         if not self._connection.execute("SELECT 1 FROM runs WHERE key = ?", (key,)).fetchone():
@@ -233,6 +259,7 @@ class Store:
         connection = self._connection
         if not self._writes:
             raise StoreError(f"{self.path}: opened for reading; Store.open(…, write=True) writes")
+        self._refuse_moved()
         with named_errors(self.path):
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -243,10 +270,25 @@ class Store:
                     connection.execute("ROLLBACK")
                 raise
 
+    def _refuse_moved(self) -> None:
+        """Raise where the file was removed or replaced: what is written would be lost with it."""
+        if self._moved is None and file_of(self.path) != self._file:
+            copy = rescued(self._connection, self.path)
+            how = "replaced" if self.path.exists() else "removed"
+            words = (
+                "what it held could not be kept"
+                if copy is None
+                else f"what it held is in {copy.name}: rename that file to {FILE} to resume"
+            )
+            self._moved = StoreMoved(f"{self.path}: was {how} while it was being written; {words}")
+        if self._moved is not None:
+            raise self._moved
+
     # -- reading -------------------------------------------------------------------------------
 
     def studies(self) -> list[StoredStudy]:
         """All studies of the folder, by name."""
+        self._verify("studies")
         rows = self._query(
             """SELECT name, about, count(study_cells.key),
             count(CASE status WHEN 'done' THEN 1 END), studies.version,
@@ -255,8 +297,13 @@ class Store:
             LEFT JOIN runs ON runs.key = study_cells.key
             GROUP BY name ORDER BY name"""
         )
+        for name, *_ in rows:
+            # it becomes the name of a folder, and the file may be anybody's
+            why_not = why_no_study_name(name) if isinstance(name, str) else f"got {name!r}"
+            if why_not is not None:
+                raise StoreError(f"{self.path}: holds a study under no study's name: {why_not}")
         return [
-            StoredStudy(name, json.loads(about), cells, done, version, datetime.fromisoformat(when))
+            StoredStudy(name, printable(self._json(about)), cells, done, version, self._time(when))
             for name, about, cells, done, version, when in rows
         ]
 
@@ -272,6 +319,9 @@ class Store:
     def cells(self, study: str) -> list[StoredCell]:
         """The cells of a study, in its order."""
         self.study(study)
+        self._verify("study_cells", "study = ?", study)
+        for table in ("runs", "run_metrics"):
+            self._verify(table, "key IN (SELECT key FROM study_cells WHERE study = ?)", study)
         rows = self._query(
             """SELECT cell.key, labels, seed, coalesce(status, 'waiting'), error, version,
             coalesce(facts, '{}'), (SELECT count(*) FROM rounds WHERE rounds.key = cell.key)
@@ -288,19 +338,33 @@ class Store:
             found.setdefault(key, {})[name] = log_codec.number(value)
         return [
             StoredCell(
-                key, json.loads(labels), seed, status, error, version, json.loads(facts), rounds,
-                found.get(key, {}),
+                key, printable(self._json(labels)), seed, status, printable(error), version,
+                self._json(facts), rounds, found.get(key, {}),
             )
             for key, labels, seed, status, error, version, facts, rounds in rows
         ]  # fmt: skip
 
+    def trials(self, study: str) -> list[StoredCell]:
+        """The cells that a study tunes with, in its order."""
+        found = []
+        for key, labels, seed in self.study(study).about.get("trials") or ():
+            rows = self._query("SELECT status, error, version, facts FROM runs WHERE key = ?", key)
+            status, error, version, facts = rows[0] if rows else ("waiting", None, None, "{}")
+            n_rounds = self.n_rounds(key)
+            found.append(
+                StoredCell(
+                    key, labels, seed, status, error, version, json.loads(facts), n_rounds, {}
+                )
+            )
+        return found
+
     def resolved(self, key: str) -> dict[str, Any]:
         """The configuration of a run."""
+        self._verify("runs", "key = ?", key)
         rows = self._query("SELECT resolved FROM runs WHERE key = ?", key)
         if not rows:
             raise KeyError(f"{key}: no such run in {self.path}")
-        plain: dict[str, Any] = json.loads(rows[0][0])
-        return plain
+        return self._json(rows[0][0])
 
     def status(self, key: str) -> str:
         """How far a run is; "waiting" where it has not begun."""
@@ -318,10 +382,13 @@ class Store:
 
     def rounds(self, key: str) -> pandas.DataFrame:
         """One row per round: counts, clock, megabytes, metrics, notes, ``seconds_…``."""
-        return log_codec.frame(self._query(log_codec.SELECT_SCALARS, key))
+        self._verify_run(key, "rounds")
+        with named_faults(self.path, key):
+            return log_codec.frame(self._query(log_codec.SELECT_SCALARS, key))
 
     def logs(self, key: str, first: int = 0, last: int | None = None) -> Iterator[RoundLog]:
         """The rounds from `first` up to and without `last`, as they were."""
+        self._verify_run(key, "rounds", "round_arrays", "client_metrics")
         # read in batches: an open query would keep the writer's log from being folded in
         while batch := self._batch(key, first, last):
             yield from batch
@@ -339,19 +406,25 @@ class Store:
             key, rows[0][0], rows[-1][0],
         ):  # fmt: skip
             metrics.setdefault(t, []).append((name, value))
-        return [log_codec.log_of(row, metrics.get(row[0], [])) for row in rows]
+        with named_faults(self.path, key):
+            return [log_codec.log_of(row, metrics.get(row[0], [])) for row in rows]
 
     def arrays(self, key: str) -> dict[str, Array]:
         """What the analyses of a run found, as arrays."""
+        self._verify_run(key, "run_arrays")
         rows = self._query("SELECT name, value FROM run_arrays WHERE key = ? ORDER BY rowid", key)
-        return {name: unpack(value) for name, value in rows}
+        with named_faults(self.path, key):
+            return {name: unpack(value) for name, value in rows}
 
     def client_counts(self, key: str) -> dict[str, Array]:
         """Sums over the rounds of a run, one number per client: see `client_counts`."""
+        self._verify_run(key, "client_counts")
         rows = self._query("SELECT name, value FROM client_counts WHERE key = ?", key)
-        return {name: unpack(value) for name, value in rows} or self._counted(key)
+        with named_faults(self.path, key):
+            return {name: unpack(value) for name, value in rows} or self._counted(key)
 
     def _counted(self, key: str) -> dict[str, Array]:
+        self._verify_run(key, "rounds", "round_arrays")
         tally = client_counts.ClientCounts()
         first = 0
         while rows := self._query(client_counts.SELECT, key, first, BATCH):
@@ -362,18 +435,89 @@ class Store:
 
     def last_client_metrics(self, key: str) -> dict[str, Array]:
         """Each metric per client, of the last round that has it."""
+        self._verify_run(key, "client_metrics")
         rows = self._query(
             # with max() alone, SQLite takes the other columns from the row of the maximum
             """SELECT name, value, max(t) FROM client_metrics WHERE key = ? GROUP BY name
             ORDER BY position, name""",
             key,
         )
-        return {name: unpack(value) for name, value, _ in rows}
+        with named_faults(self.path, key):
+            return {name: unpack(value) for name, value, _ in rows}
+
+    # -- checksums -----------------------------------------------------------------------------
+
+    def damage(self, key: str) -> str:
+        """Why the stored rounds of a run cannot be trusted; empty where they can."""
+        try:
+            self._verify_run(key, *checksums.OF_A_RUN)
+        except DamagedRun as error:
+            return str(error).removeprefix(f"{self.path}: ")
+        n, span = self._query("SELECT count(*), 1 + max(t) FROM rounds WHERE key = ?", key)[0]
+        ((n_arrays,),) = self._query("SELECT count(*) FROM round_arrays WHERE key = ?", key)
+        return "damaged: some of its rounds are missing" if {n, n_arrays} != {span or 0} else ""
+
+    def unverified(self, key: str) -> int:
+        """How many rounds of a run were stored before there were checksums."""
+        rows = self._query("SELECT count(*) FROM rounds WHERE key = ? AND crc32 IS NULL", key)
+        return int(rows[0][0])
+
+    def broken_pages(self) -> list[str]:
+        """What SQLite itself finds wrong with the file; empty where it finds nothing."""
+        found = [str(row[0]) for row in self._query("PRAGMA integrity_check(10)")]
+        return [] if found == ["ok"] else found
+
+    def _verify_run(self, key: str, *tables: str) -> None:
+        """Refuse a run whose rows do not fit their checksums."""
+        for table in tables:
+            self._verify(table, "key = ?", key)
+
+    def _verify(self, table: str, where: str = "TRUE", *values: str) -> None:
+        """Verify rows that this object has not verified before."""
+        before = self._verified.get((table, *values), 0)
+        ((last,),) = self._query(f"SELECT max(rowid) FROM {table} WHERE {where}", *values)
+        if last is None or (last <= before and table not in ("runs", "studies")):
+            return
+        rows = self._query(
+            f"SELECT {checksums.COLUMNS[table][0]} FROM {table} WHERE {where} AND rowid > ? "
+            f"AND rowid <= ? AND {checksums.damaged(table)} LIMIT 1",
+            *values, before if table not in ("runs", "studies") else 0, last,
+        )  # fmt: skip
+        if rows:
+            ofs = "study" if table in ("studies", "study_cells") else "run"
+            raise DamagedRun(
+                f"{self.path}: damaged: {table.replace('_', ' ')} of {ofs} {rows[0][0]} do not fit "
+                "their checksum; run the study again, which runs damaged cells anew",
+                str(rows[0][0]),
+            )
+        self._verified[table, *values] = last
+
+    def _json(self, text: str) -> dict[str, Any]:
+        with named_faults(self.path):
+            plain: dict[str, Any] = json.loads(text)
+            return plain
+
+    def _time(self, text: str) -> datetime:
+        with named_faults(self.path):
+            return datetime.fromisoformat(text)
 
     def _query(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """All rows at once, so that no query stays open."""
         with named_errors(self.path):
             return self._connection.execute(statement, values).fetchall()
+
+
+@contextmanager
+def named_faults(path: Path, key: str = "") -> Iterator[None]:
+    """What is in the tables and cannot be read is a fault of the file, by name."""
+    try:
+        yield
+    except (StoreError, OSError):
+        raise
+    except Exception as error:
+        run = f" of run {key}" if key else ""
+        words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise DamagedRun(f"{path}: damaged: contents{run} cannot be read ({words})", key) from error
 
 
 # -- statements --------------------------------------------------------------------------------
@@ -388,12 +532,13 @@ def _begin(
 ) -> None:
     texts = json.dumps(dict(resolved)), json.dumps(dict(facts))
     connection.execute(
-        """INSERT INTO runs VALUES (?, 'running', NULL, ?, ?, ?, ?)
+        """INSERT INTO runs VALUES (?, 'running', NULL, ?, ?, ?, ?, NULL)
         ON CONFLICT (key) DO UPDATE SET status = 'running', error = NULL,
         version = excluded.version, resolved = excluded.resolved,
         facts = excluded.facts, changed = excluded.changed""",
         (key, version, *texts, _now()),
     )
+    connection.execute(checksums.renew("runs", "key = ?"), (key,))
     _forget_findings(connection, key)
 
 

@@ -1,1 +1,1 @@
-"""Compiled kernels for plain chains of layers: C source, planner, engine. Not chosen yet."""
+"""Compiled kernels for plain chains of layers: C source, planner."""

@@ -10,8 +10,7 @@ import copy
 import operator
 import random
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +20,9 @@ from torch import fx, nn
 from torch.nn import functional as F
 from torch.nn.modules import module as torch_modules
 
+from understudy.core.threads import alone_in_torch
+
+TRIES = 5  # to follow a forward
 Pair = tuple[int, int]
 
 
@@ -128,13 +130,20 @@ def _check_hooks(module: nn.Module) -> None:
 def _traced(module: nn.Module, training: bool) -> tuple[fx.Graph, dict[str, nn.Module]]:
     """The calls of one forward; what the forward changes or draws by itself is refused."""
     own = nn.Sequential(copy.deepcopy(module)).train(training)  # a lone layer is a call, too
-    with _stays_as_it_is(own), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            graph = fx.Tracer().trace(own)
-        except Exception as error:  # whatever a forward may do with what is no tensor
-            raise Refused(f"torch.fx cannot follow it: {error}") from error
-    return graph, dict(own.named_modules())
+    for _ in range(TRIES):
+        # torch.fx changes what modules are while it follows one: not under another thread's feet
+        with alone_in_torch(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            before = _state(own)
+            try:
+                graph = fx.Tracer().trace(own)
+            except Exception as error:  # whatever a forward may do with what is no tensor
+                raise Refused(f"torch.fx cannot follow it: {error}") from error
+            unchanged = _state(own) == before
+        if unchanged:
+            return graph, dict(own.named_modules())
+        # once more: another thread may have drawn from Python's or NumPy's generators
+    raise Refused("its forward changes the module or draws random numbers")
 
 
 def _parameter(target: str, name: str) -> str:
@@ -142,23 +151,15 @@ def _parameter(target: str, name: str) -> str:
     return ".".join((*target.split(".")[1:], name))
 
 
-@contextmanager
-def _stays_as_it_is(module: nn.Module) -> Iterator[None]:
-    """Refuse a forward with a memory or with dice: the next one may take another way."""
-
-    def state() -> Any:
-        attributes = [
-            {name: repr(value) for name, value in vars(part).items() if name != "training"}
-            for part in module.modules()
-            if not type(part).__module__.startswith("torch.nn")
-        ]
-        dice = (torch.get_rng_state().tolist(), random.getstate(), repr(np.random.get_state()))  # noqa: NPY002
-        return attributes, dice
-
-    before = state()
-    yield
-    if state() != before:
-        raise Refused("its forward changes the module or draws random numbers")
+def _state(module: nn.Module) -> Any:
+    """What a forward with a memory or with dice changes: the next one may take another way."""
+    attributes = [
+        {name: repr(value) for name, value in vars(part).items() if name != "training"}
+        for part in module.modules()
+        if not type(part).__module__.startswith("torch.nn")
+    ]
+    dice = (torch.get_rng_state().tolist(), random.getstate(), repr(np.random.get_state()))  # noqa: NPY002
+    return attributes, dice
 
 
 # -- from calls to layers --------------------------------------------------------------------------

@@ -753,12 +753,15 @@ static double cross_entropy(const plan *p, const work *k, const i64 *labels, i64
         REAL *dz = k->arena + p->dlogits.at + i * p->dlogits.image, most = z[0], lane[LANES] = {0};
         i64 y = labels[k->order[i]];
         for (i64 c = 1; c < p->classes; c++) most = z[c] > most ? z[c] : most;
-        for (i64 c = 0; c < p->classes; c += LANES)  // rows are whole vectors long
-            for (int l = 0; l < LANES; l++) {
-                REAL e = exp_(z[c + l] - most);
-                dz[c + l] = e = c + l < p->classes ? e : 0;
-                lane[l] += e;
-            }
+        for (i64 c = 0; c < p->classes; c += LANES) {  // rows are whole vectors long
+            REAL e[LANES];  // its own memory: else no compiler takes 64 bytes at once
+            INT left = (INT)MIN(p->classes - c, LANES);
+            for (INT l = 0; l < LANES; l++) e[l] = z[c + l] - most;
+            for (INT l = 0; l < LANES; l++) e[l] = exp_(e[l]);
+            for (INT l = 0; l < LANES; l++) e[l] = l < left ? e[l] : 0;
+            for (INT l = 0; l < LANES; l++) lane[l] += e[l];
+            memcpy(dz + c, e, sizeof e);
+        }
         REAL sum = sum_lanes(lane);  // NaN where any z is
         for (i64 c = 0; c < p->classes; c += LANES)
             for (int l = 0; l < LANES; l++) dz[c + l] = dz[c + l] / sum / (REAL)B;
@@ -771,19 +774,25 @@ typedef struct {
     double lr, weight_decay, mu, momentum;
 } rates;
 // g += decay · w + μ (w − start) + correction; v = momentum · v + g; w −= lr · v
-static void update(REAL *restrict w, const REAL *restrict g, REAL *restrict v,
-                   const REAL *restrict start, const REAL *restrict correction, i64 d,
-                   const rates *h) {
+INLINE void update_by(const int corrected, REAL *restrict w, const REAL *restrict g,
+                      REAL *restrict v, const REAL *restrict start,
+                      const REAL *restrict correction, i64 d, const rates *h) {
     REAL lr = (REAL)h->lr, decay = (REAL)h->weight_decay, mu = (REAL)h->mu;
     REAL momentum = (REAL)h->momentum;
     for (i64 j = 0; j < d; j++) {
         REAL e = g[j];
         if (decay != 0) e = FMA(decay, w[j], e);
         if (mu != 0) e = FMA(mu, w[j] - start[j], e);
-        if (correction) e += correction[j];
+        if (corrected) e += correction[j];
         if (momentum != 0) v[j] = e = FMA(momentum, v[j], e);
         w[j] = FMA(-lr, e, w[j]);
     }
+}
+// in two loops: a masked load from nowhere is correct, but takes a hundred cycles
+static void update(REAL *w, const REAL *g, REAL *v, const REAL *start, const REAL *correction,
+                   i64 d, const rates *h) {
+    if (correction) update_by(1, w, g, v, start, correction, d, h);
+    else update_by(0, w, g, v, start, 0, d, h);
 }
 // nothing but the gradient: w −= lr · g, of what linear layers did not do already
 static void descend(const plan *p, const work *k, REAL lr) {

@@ -70,6 +70,8 @@ class Plan:
     chunk: int  # images passed through at once
     per_image: int  # bytes
     multiply_adds: int  # of one example's forward pass
+    linear_multiply_adds: int  # those of them in linear layers
+    n_dropouts: int
 
     def arena(self) -> npt.NDArray[np.floating]:
         """Memory for one client at a time; zero, which is what pads."""
@@ -140,6 +142,7 @@ class _Builder:
     size: int = 0
     per_image: int = 0
     multiply_adds: int = 0
+    linear_multiply_adds: int = 0
     n_dropouts: int = 0
     learns: bool = False  # a layer with weights came already
     ops: list[dict[str, int]] = field(default_factory=list)
@@ -182,6 +185,8 @@ class _Builder:
             chunk=self.chunk,
             per_image=self.per_image,
             multiply_adds=self.multiply_adds,
+            linear_multiply_adds=self.linear_multiply_adds,
+            n_dropouts=self.n_dropouts,
         )
 
     # -- memory ----------------------------------------------------------------------------------
@@ -304,6 +309,7 @@ class _Builder:
             raise Refused(f"{layer.weight!r} takes {layer.inputs} numbers and gets {n}")
         wanted, self.learns = self.learns, True
         self.multiply_adds += n * layer.outputs
+        self.linear_multiply_adds += n * layer.outputs
         into = self._dense(1, 1, layer.outputs, rank=1)
         self._op(
             "linear",

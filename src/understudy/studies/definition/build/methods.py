@@ -21,6 +21,7 @@ from understudy.studies.definition.build.parts import (
 from understudy.studies.definition.errors import StudyError, shown, told_of, unknown_key, within
 
 STRATEGY_KEYS = tuple(item.name for item in fields(Strategy))
+PART_KEYS = tuple(name for name in STRATEGY_KEYS if name != "local")  # of a strategy alone
 PAPER = "paper"  # as `local`: how each method's own paper trains
 
 
@@ -109,6 +110,8 @@ def _layered(base: Local, study: Any, own: Any) -> Local:
             values = given_fields(Local, layer)
         if "epochs" in values and "steps" not in values:
             values["steps"] = None  # steps would win
+        if "optimizer" in values:
+            values.setdefault("optimizer_options", {})  # those of another would not fit
         if not is_own and not isinstance(base.rule, Plain):
             values.pop("rule", None)  # FedProx without its term would not be FedProx
         changes |= values

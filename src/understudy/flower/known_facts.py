@@ -1,0 +1,106 @@
+"""What is known of the clients: declared by the user, or reported by themselves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from understudy.core.types import Floats, Population
+from understudy.flower.reply_checks import Report
+from understudy.server.state import ServerState
+
+Reports = Mapping[int, Report]
+
+
+def population(
+    n_clients: int,
+    retired: list[int],
+    declared: Population | None,
+    reports: Reports,
+    earlier_counts: Floats | None,
+) -> Population:
+    """Everyone known by now.
+
+    Parameters
+    ----------
+    n_clients : int
+        How many there are.
+    retired : list of int
+        Those of whom nothing may be known any more.
+    declared : Population, optional
+        What the user gave; of the first clients only, if others have joined.
+    reports : mapping
+        Client → what it reported.
+    earlier_counts : (N, C) array, optional
+        Label histograms known before.
+    """
+    known = Population(n_clients) if declared is None else declared
+    sizes = _longer(known.n_examples, n_clients)
+    for number, report in reports.items():
+        if report.n_examples is not None and np.isnan(sizes[number]):
+            sizes[number] = report.n_examples
+    before = known.label_counts if earlier_counts is None else earlier_counts
+    counts = _histograms(n_clients, before, reports)
+    sizes[retired] = np.nan
+    if counts is not None:
+        counts[retired] = np.nan
+    given = sizes if not np.isnan(sizes).all() else None
+    if known.n_clients == n_clients:
+        return replace(known, n_examples=given, label_counts=counts)
+    return Population(n_clients, n_examples=given, label_counts=counts)
+
+
+def is_closed(declared: Population | None) -> bool:
+    """Whether the declared population holds facts that no newcomer could report of itself."""
+    return declared is not None and any(
+        getattr(declared, name) is not None for name in ("features", "similarity", "p", "groups")
+    )
+
+
+def forget(state: ServerState, number: int) -> None:
+    """Erase size and histogram of a client, also from the population that is stored."""
+    state.n_examples[number] = np.nan
+    if state.label_counts is not None:
+        state.label_counts[number] = np.nan
+    known = state.population
+    changes: dict[str, Any] = {}
+    for name in ("n_examples", "label_counts"):
+        values = getattr(known, name)
+        if values is not None:
+            changes[name] = values.copy()
+            changes[name][number] = np.nan
+    if changes:
+        state.population = replace(known, **changes)
+
+
+def _histograms(n: int, before: Floats | None, reports: Reports) -> Floats | None:
+    reported = {
+        number: report.label_counts
+        for number, report in reports.items()
+        if report.label_counts is not None
+    }
+    if before is None and not reported:
+        return None
+    if before is not None:
+        width = before.shape[1]
+    else:  # one odd client must not decide the number of classes
+        width = Counter(len(counts) for counts in reported.values()).most_common(1)[0][0]
+    table = np.full((n, width), np.nan)
+    if before is not None:
+        table[: len(before)] = before
+    for number, counts in reported.items():
+        if len(counts) == width and np.isnan(table[number]).any():
+            table[number] = counts
+    return table
+
+
+def _longer(values: Floats | None, n: int) -> Floats:
+    """(n,) the values, NaN beyond them."""
+    result = np.full(n, np.nan)
+    if values is not None:
+        result[: len(values)] = values
+    return result

@@ -1,0 +1,201 @@
+"""Who takes part: new nodes introduce themselves, clients restart, are busy, or are retired."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+from understudy.core.types import Bools, Reason, Refusal
+from understudy.flower.reply_checks import Limits, Report, read_report
+from understudy.flower.requests import ReplyBox, Request, last_line
+from understudy.flower.retirement import requested_retirements
+from understudy.flower.roster import ClaimRefused, Node, identity, order
+from understudy.flower.server import LiveServer
+
+logger = logging.getLogger("flwr")  # so that `flwr log` shows it
+
+Answer = tuple[Request, Message]
+
+
+class Introduced(NamedTuple):
+    """A node, and what it reported of itself."""
+
+    node: Node
+    report: Report
+
+
+class Membership:
+    """The clients of a live federation, and the nodes that they are reached by.
+
+    Parameters
+    ----------
+    server : LiveServer
+        Holds the roster and the state.
+    mailbox : ReplyBox
+        Messages that were not answered yet.
+    limits : Limits
+        What a report may be at most.
+    examples_key : str
+        The metric that holds the number of examples.
+    introduce : bool
+        Whether new nodes are asked who they are.
+    retired : sequence of str
+        Clients to retire.
+    """
+
+    def __init__(
+        self,
+        server: LiveServer,
+        mailbox: ReplyBox,
+        limits: Limits,
+        examples_key: str,
+        introduce: bool,
+        retired: Sequence[str],
+    ) -> None:
+        self._server, self._mailbox = server, mailbox
+        self._limits, self._examples_key = limits, examples_key
+        self._introduce, self._to_retire = introduce, list(retired)
+        self._unknown: set[str] = set()  # ids to retire that nobody has
+        self._has_met = False  # whether this process has asked who is there
+        self._refused: list[Refusal] = []  # nodes, since the last round
+
+    # -- who is there --------------------------------------------------------------------------
+
+    def drop_lost(self, nodes: Sequence[Node], grid: Grid) -> None:
+        """Take what came since the last round; close the requests of nodes that restarted."""
+        server, mailbox = self._server, self._mailbox
+        mailbox.poll(grid)
+        server.roster.refresh(nodes)
+        lost = mailbox.drop_lost(nodes)
+        if server.has_begun:
+            server.settle((one.client, one.t) for one in lost if one.kind == "train")
+        now, there = mailbox.clock.wall(), {node.id: node.activated for node in nodes}
+        server.busy = [
+            one
+            for one in server.busy
+            if now <= one.asked_at + mailbox.timing.patience
+            and there.get(one.node, one.activated) == one.activated
+        ]
+
+    def meet(
+        self, nodes: Sequence[Node], grid: Grid, introduction: Callable[[Node], Message]
+    ) -> dict[int, Message]:
+        """Find out who new nodes are; only the first round of a process waits for their answers.
+
+        Parameters
+        ----------
+        nodes : sequence of Node
+            Those that are connected.
+        grid : Grid
+            Flower's.
+        introduction : function of a node
+            The message that asks it who it is.
+
+        Returns
+        -------
+        dict
+            Node id → its update, of nodes whose app trained instead of introducing itself.
+        """
+        mailbox = self._mailbox
+        self._place(self._read(mailbox.take_introduced()), nodes)
+        new = self._new_nodes(nodes)
+        answers: list[Answer] = []
+        if not self._introduce:
+            self._place([Introduced(node, Report()) for node in new], nodes)
+        elif new:
+            t, now = self._server.t, mailbox.clock.wall()
+            asked = [(introduction(node), Request("introduce", node, t, now)) for node in new]
+            sent = mailbox.send(grid, asked)
+            if self._has_met:
+                mailbox.owed |= sent  # they join when they have answered
+            else:
+                found = mailbox.collect(grid, sent)
+                answers = [(sent[name], reply) for name, reply in found.replies.items()]
+                self._place(self._read(answers), nodes)
+        self._has_met = True
+        return {
+            request.node.id: reply
+            for request, reply in answers
+            if not reply.has_error() and reply.content.array_records
+        }
+
+    def free(self, there: dict[int, Node]) -> tuple[Bools, dict[int, str]]:
+        """(N,) connected and without an open request; and why the others are not."""
+        roster, busy = self._server.roster, self._mailbox.busy
+        free = np.zeros(self._server.state.n_clients, dtype=np.bool_)
+        held, why = {one.client for one in self._server.busy}, {}
+        for number, client in enumerate(roster.clients):
+            if client.node not in there or roster.of_node(client.node) != number:
+                why[number] = "not connected"
+            elif client.node in busy or number in held:
+                why[number] = "busy with an earlier request"
+            else:
+                free[number] = True
+        return free, why
+
+    def take_refused(self) -> list[Refusal]:
+        """Nodes that were refused since the last call."""
+        refused, self._refused = self._refused, []
+        return refused
+
+    def _new_nodes(self, nodes: Sequence[Node]) -> list[Node]:
+        """Not known, and not asked yet."""
+        roster, busy = self._server.roster, self._mailbox.busy
+        return [node for node in nodes if not roster.is_known(node) and node.id not in busy]
+
+    def _read(self, answers: Iterable[Answer]) -> list[Introduced]:
+        """What nodes reported, which may be nothing; a node that failed to is asked again."""
+        introduced = []
+        for request, reply in answers:
+            if reply.has_error():
+                words = last_line(reply.error.reason)
+                logger.warning("node %d could not introduce itself: %s", request.node.id, words)
+            else:
+                report = read_report(reply.content, self._limits, self._examples_key)
+                introduced.append(Introduced(request.node, report))
+        return introduced
+
+    def _place(self, introduced: Sequence[Introduced], nodes: Sequence[Node]) -> None:
+        """Give each its number, in an order that does not depend on who answered first."""
+        server = self._server
+        for node, report in sorted(
+            introduced, key=lambda one: order(identity(one.node, one.report.client_id))
+        ):
+            client_id = identity(node, report.client_id)
+            try:
+                if server.is_closed and server.roster.number(client_id) is None:
+                    server.roster.turn_away(node)
+                    raise ClaimRefused(f"{client_id!r} is not in the declared population")
+                number = server.roster.place(node, report.client_id, server.t, nodes)
+            except ClaimRefused as error:
+                logger.warning("refused: %s", error)
+                self._refused.append(Refusal(f"node {node.id}", Reason.CLAIMED_ID, str(error)))
+                continue
+            server.learn(number, report)
+
+    # -- who leaves ----------------------------------------------------------------------------
+
+    def to_retire(self, client_id: str) -> None:
+        """Retire a client before the next round begins."""
+        self._to_retire.append(client_id)
+
+    def retire(self) -> None:
+        """Retire those that were named by the user, here or in the folder's file.
+
+        An id that nobody has yet is kept: it is retired when somebody joins under it.
+        """
+        named = dict.fromkeys([*self._to_retire, *requested_retirements(self._server.folder)])
+        self._to_retire = [one for one in named if self._server.roster.number(one) is None]
+        for client_id in self._to_retire:
+            if client_id not in self._unknown:
+                logger.warning("retired: there is no client %r so far", client_id)
+        self._unknown = set(self._to_retire)
+        for client_id in named:
+            number = self._server.roster.number(client_id)
+            if number is not None and self._server.retire(client_id):
+                self._mailbox.forget(number)

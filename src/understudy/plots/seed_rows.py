@@ -1,0 +1,50 @@
+"""One row per label: every seed, their mean, its 95 % interval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from understudy.core.intervals import half_width
+from understudy.core.types import Floats
+from understudy.plots.style import Style, canvas, row_height, wrapped
+
+ROW = 0.36  # inches of a row
+SEED_COLOUR = "#9AA1AB"
+
+
+def seed_rows(values: Mapping[Any, Floats], looks: Mapping[Any, Style]) -> tuple[Figure, Axes]:
+    """A figure of rows, the first label at the top; the horizontal axis is still without a name.
+
+    Parameters
+    ----------
+    values : mapping
+        Label to its values, one per seed.
+    looks : mapping
+        Label to how it is drawn.
+    """
+    names = wrapped(list(values))
+    figure, axes = canvas(0.85 + row_height(names, ROW) * max(len(values), 3))
+    for place, (label, own) in enumerate(values.items()):
+        row, look = len(values) - 1 - place, looks[label]
+        axes.plot(own, np.full(len(own), row - 0.22), ".", color=SEED_COLOUR, markersize=4)
+        axes.errorbar(
+            np.array([own.mean()]),
+            np.array([row]),
+            xerr=np.array([float(half_width(own[:, None])[0])]),
+            color=look.colour,
+            marker=look.marker,
+            markersize=6,
+            capsize=3,
+            elinewidth=1.6,
+        )
+    axes.set_yticks(range(len(values)), labels=names[::-1], fontsize=9)
+    axes.set_ylim(-0.6, len(values) - 0.5)
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    return figure, axes

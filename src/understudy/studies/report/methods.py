@@ -1,0 +1,179 @@
+"""Each strategy of a study in one line: what it is, and in what it differs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from understudy import registry
+from understudy.core.describe import describe
+from understudy.server.strategy import Strategy
+from understudy.studies.report.report_text import in_words, merged
+from understudy.studies.store.store import StoredCell, StoredStudy
+
+UNTOLD = ("class", "local")  # local training is told with the setting
+NOT_BEGUN = "not begun"
+AS_IT_IS = "–"
+
+
+class Method(NamedTuple):
+    """A strategy of a study."""
+
+    label: str
+    what: str
+    differs: str
+
+
+def methods(
+    study: StoredStudy, cells: Sequence[StoredCell], resolved: Mapping[str, Mapping[str, Any]]
+) -> list[Method]:
+    """One line for each strategy, in the study's order.
+
+    Parameters
+    ----------
+    study
+        What the study says of itself.
+    cells
+        All its cells.
+    resolved
+        Key of a cell to its configuration, for those that have begun.
+    """
+    written = _written(study.about.get("document"))
+    found: dict[str, list[StoredCell]] = {}
+    for cell in cells:
+        found.setdefault(str(cell.labels["strategy"]), []).append(cell)
+    references = references_in(study, cells)
+    begun = {
+        label: [resolved[cell.key] for cell in members if cell.key in resolved]
+        for label, members in found.items()
+    }
+    made = {
+        label: merged([one["strategy"] for one in configured])
+        for label, configured in begun.items()
+        if configured
+    }
+    baseline = str(study.about.get("baseline"))
+    # the one whose training the others are compared with
+    trained = _training(made.get(baseline, next(iter(made.values()), None)))
+    told = []
+    for label in found:
+        if label not in made:
+            told.append(Method(label, NOT_BEGUN, ""))
+            continue
+        strategy = made[label]
+        method = written.get(label) or _closest(strategy)
+        differs = _differences(strategy, _default(method))
+        differs += _differences(_training(strategy), trained, "local ")
+        if label in references:
+            differs += _own_availability(begun[label])
+        if label == baseline:
+            differs.append("the baseline")
+        told.append(Method(label, _what(strategy, method), "; ".join(differs) or AS_IT_IS))
+    return told
+
+
+def references_in(study: StoredStudy, cells: Sequence[StoredCell]) -> frozenset[str]:
+    """Strategies with an availability of their own, beside others that have the study's."""
+    modes: dict[str, set[Any]] = {}
+    for cell in cells:
+        modes.setdefault(str(cell.labels["strategy"]), set()).add(cell.labels.get("availability"))
+    own = {label for label, found in modes.items() if found == {None}}
+    named = study.about.get("references") or ()
+    return frozenset(named) | (frozenset(own) if len(own) < len(modes) else frozenset())
+
+
+def _written(document: Any) -> dict[str, str]:
+    """Label of a strategy → name of its method, where the study names one."""
+    found: dict[str, str] = {}
+    document = document if isinstance(document, Mapping) else {}
+    blocks = document.get("block") or {}
+    for table in (document, *(blocks.values() if isinstance(blocks, Mapping) else ())):
+        for label, value in _mapping(_mapping(table).get("strategies")).items():
+            name = value if isinstance(value, str) else _mapping(value).get("method")
+            if name in registry.STRATEGIES:
+                found.setdefault(label, str(name))
+    return found
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _what(strategy: Any, method: str | None) -> str:
+    """What a method says of itself, or what its sampler and its compensator do."""
+    if method is not None:
+        return _summary(registry.STRATEGIES[method])
+    parts = [_mapping(strategy).get(name) for name in ("sampler", "compensator")]
+    return " ".join(_part_summary(part) for part in parts if part is not None)
+
+
+def _closest(strategy: Any) -> str | None:
+    """The method with this compensator that has most of the other parts in common."""
+
+    def parts(description: Any) -> list[Any]:
+        given = _mapping(description)
+        rule = _mapping(given.get("local")).get("rule")
+        kinds = [given.get("compensator"), rule, given.get("sampler")]
+        return [*(_mapping(part).get("class") for part in kinds), given.get("weighting")]
+
+    own, closest, most = parts(strategy), None, -1
+    for name, method in registry.STRATEGIES.items():
+        theirs = parts(describe(method()))
+        alike = sum(a == b for a, b in zip(own, theirs, strict=True))
+        if own[0] is not None and own[0] == theirs[0] and alike > most:
+            closest, most = name, alike
+    return closest
+
+
+def _part_summary(part: Any) -> str:
+    name = _mapping(part).get("class")
+    if name in registry.PUBLIC:
+        return _summary(registry.public(str(name)))
+    return f"{in_words(part)}."
+
+
+def _summary(thing: Any) -> str:
+    """The first paragraph of its documentation."""
+    text = inspect.getdoc(thing) or thing.__name__
+    return " ".join(text.split("\n\n", maxsplit=1)[0].split()).replace("`", "")
+
+
+def _default(method: str | None) -> Mapping[str, Any]:
+    made = Strategy() if method is None else registry.STRATEGIES[method]()
+    described: Mapping[str, Any] = describe(made)
+    if method is None:  # what its parts are has been told
+        return {**described, "sampler": None, "compensator": None}
+    return described
+
+
+def _differences(given: Any, default: Mapping[str, Any], prefix: str = "") -> list[str]:
+    told = []
+    for name, value in _mapping(given).items():
+        if name in UNTOLD or value == default.get(name):
+            continue
+        other = _mapping(default.get(name))
+        if isinstance(value, Mapping) and value.get("class") == other.get("class"):
+            told += [
+                f"{prefix}{name} {key} = {in_words(item)}"
+                for key, item in value.items()
+                if item != other.get(key)
+            ]
+        elif value is None:
+            told.append(f"no {prefix}{name}")
+        else:
+            sign = "" if isinstance(value, Mapping) else "= "  # a part, or a setting
+            told.append(f"{prefix}{name} {sign}{in_words(value)}")
+    return told
+
+
+def _training(strategy: Any) -> Mapping[str, Any]:
+    local = _mapping(_mapping(strategy).get("local"))
+    return {name: value for name, value in local.items() if name not in ("class", "rule")}
+
+
+def _own_availability(begun: Sequence[Mapping[str, Any]]) -> list[str]:
+    words = in_words(merged([one["availability"] for one in begun]))
+    if words == "Always":
+        return ["everyone is always available"]
+    return [f"its own availability, {words}"]

@@ -1,0 +1,220 @@
+"""The tables of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import pandas as pd
+
+from understudy.measures import measure
+from understudy.studies.report.figure_data import MOST_GROUPS, FigureData, title_of
+from understudy.studies.statistics.comparison import compare
+from understudy.studies.statistics.comparison_table import (
+    REACHED,
+    columns_worth_showing,
+    mean_head,
+    table_of_comparison,
+)
+from understudy.studies.statistics.text_table import NOTHING, TextTable, label_word, number
+from understudy.studies.store.store import StoredCell, StoredStudy
+
+MEASURES = {  # tables beside the main one, each with those of its measures that were taken
+    "More about accuracy and loss": (
+        "accuracy_best",
+        "accuracy_last",
+        "accuracy_last10",
+        "fluctuation",
+        "loss_best",
+        "loss_last",
+        "train_loss_last",
+        "validation_loss_last",
+    ),
+    "Cost of reaching the target": ("rounds_to_target", "clock_to_target", "megabytes_to_target"),
+    "Over clients": (
+        "client_accuracy_mean",
+        "client_accuracy_variance",
+        "client_accuracy_worst10",
+        "client_accuracy_best10",
+        "count_variance",
+    ),
+    "Substitution and similarity": ("oracle_error_relative", "evaluations_spared"),
+}
+OFTEN_ZERO = (  # without delays, without a sampler, without a race
+    "clock_to_target",
+    "count_variance",
+    "evaluations_spared",
+)
+FOUND = "Found by the analyses"
+STAND_INS = {  # columns of a table of stand-ins, and their heads
+    "absent": "did not come",
+    "own": "own last update",
+    "other": "another client's update",
+    "mixture": "mixture or model",
+    "unrepresented": "not represented",
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the page: rows under the title of their group."""
+
+    title: str
+    heads: tuple[tuple[str, bool], ...]  # words, and whether the column stands at the right
+    groups: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]
+    notes: tuple[str, ...] = ()
+
+
+def main_table(runs: pd.DataFrame, metric: str) -> Table:
+    comparison = compare(runs, metric)
+    return _grouped(measure(metric).words, table_of_comparison(comparison), len(comparison.labels))
+
+
+def more_tables(runs: pd.DataFrame, cells: Sequence[StoredCell], metric: str) -> list[Table]:
+    """Tables beside the main one."""
+    tables = []
+    found = dict.fromkeys(name for cell in cells for name in cell.findings_metrics)
+    told = {name for names in MEASURES.values() for name in names}
+    kinds = {**MEASURES, FOUND: tuple(name for name in found if name not in told)}
+    for title, names in kinds.items():
+        shown = [name for name in names if name != metric and _worth_showing(runs, name)]
+        if shown:
+            tables.append(_side_by_side(title, runs, shown))
+    return tables
+
+
+def _worth_showing(runs: pd.DataFrame, name: str) -> bool:
+    if name not in runs:
+        return False
+    nothing = name in OFTEN_ZERO and bool(runs[name].fillna(0).eq(0).all())
+    if measure(name).is_price and name != "clock_to_target":
+        return True  # that a target was never reached is told, too
+    return bool(runs.loc[runs["status"] == "done", name].notna().any()) and not nothing
+
+
+def _grouped(title: str, table: TextTable, n_labels: int) -> Table:
+    """A comparison with the labels of its groups as headings."""
+    kept, told = columns_worth_showing(table)
+    kept = [place for place in kept if place >= n_labels]
+    rows = [
+        (_heading(table.heads[:n_labels], row[:n_labels]), tuple(row[place] for place in kept))
+        for row in table.cells
+    ]
+    return Table(
+        title[:1].upper() + title[1:],
+        tuple((table.heads[place], place in table.right) for place in kept),
+        _by_heading(rows),
+        (*table.notes, *told),
+    )
+
+
+def _side_by_side(title: str, runs: pd.DataFrame, names: Sequence[str]) -> Table:
+    """Means of several measures, one column each."""
+    plain = runs.copy()
+    plain.attrs = {name: value for name, value in runs.attrs.items() if name != "baseline"}
+    heads: list[tuple[str, bool]] = [("strategy", False)]
+    rows: dict[tuple[str, str], list[str]] = {}
+    notes: dict[str, None] = {}
+    for name in names:
+        comparison = replace(compare(plain, name), without_value=0)  # – says it
+        table, n_labels = table_of_comparison(comparison), len(comparison.labels)
+        columns = [table.heads.index(mean_head(comparison))]
+        if REACHED in table.heads and (REACHED, True) not in heads:  # the same for all its costs
+            columns.insert(0, table.heads.index(REACHED))
+        heads += [(table.heads[place], True) for place in columns]
+        for row in table.cells:
+            group = _heading(table.heads[:n_labels], row[:n_labels])
+            own = rows.setdefault((group, row[n_labels]), [])
+            own += [row[place] for place in columns]
+        notes |= dict.fromkeys(table.notes)
+    notes.pop("Lower is better.", None)  # said of one column, it would be read of all
+    words = [
+        (group, (strategy, *cells))
+        for (group, strategy), cells in rows.items()
+        if set(cells) != {NOTHING}
+    ]
+    return Table(title, tuple(heads), _by_heading(words), tuple(notes))
+
+
+def _heading(names: Sequence[str], words: Sequence[str]) -> str:
+    return ", ".join(f"{name} {word}" for name, word in zip(names, words, strict=True))
+
+
+def _by_heading(
+    rows: Sequence[tuple[str, tuple[str, ...]]],
+) -> tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]:
+    return tuple(
+        (heading, tuple(cells for _, cells in members))
+        for heading, members in groupby(rows, key=lambda row: row[0])
+    )
+
+
+def cells_table(cells: Sequence[StoredCell], runs: pd.DataFrame, metric: str | None) -> Table:
+    names = list(dict.fromkeys(name for cell in cells for name in cell.labels))
+    heads = [(name, False) for name in names]
+    heads += [("seed", True), ("status", False), ("rounds", True)]
+    values: list[str] = []
+    if metric is not None:
+        shown = measure(metric)
+        heads.append((shown.head, True))
+        form = "{:.2f}" if shown.decimals is not None else "{:.4g}"
+        numbers = runs[metric].tolist()
+        values = [
+            NOTHING if number is None or number != number else form.format(number * shown.scale)
+            for number in numbers
+        ]
+    heads += [("version", False), ("key", False)]
+    rows = []
+    for position, cell in enumerate(cells):
+        words = [label_word(cell.labels.get(name)) for name in names]
+        words += [str(cell.seed), cell.status, str(cell.rounds)]
+        words += [values[position].replace("-", "−")] if values else []
+        rows.append((*words, cell.version or NOTHING, cell.key))
+    return Table("Cells", tuple(heads), (("", tuple(rows)),))
+
+
+def tuning_table(study: StoredStudy) -> Table | None:
+    """The values that tuning picked, per strategy; None where nothing was tuned."""
+    picks = study.picks
+    if not picks:
+        return None
+    keys = list(dict.fromkeys(key for pick in picks.values() for key in pick))
+    tune = study.about.get("tune") or {}
+    tried = tune.get("values", {})
+    rows = []
+    for name, pick in picks.items():
+        at_edge = [f"{key}: the {end} tried" for key, (_, end) in study.edges.get(name, {}).items()]
+        words = [label_word(pick.get(key)) for key in keys]
+        rows.append(("", (name, *words, "; ".join(at_edge) or NOTHING)))
+    heads = ("strategy", *keys, "at the edge of its range")
+    counts = [f"{len(tried[key])} values of {key}" for key in keys if key in tried]
+    notes = [f"Tried: {' × '.join(counts)}."] if isinstance(tried, Mapping) and counts else []
+    if "metric" in tune:
+        seeds = ", ".join(str(seed) for seed in tune["seeds"])
+        notes.append(f"Picked by {tune['metric']}, mean over the seeds {seeds}.")
+    if study.edges:
+        notes.append("A better value may lie beyond the edge of a range.")
+    columns = tuple((head, False) for head in heads)
+    return Table("Tuning", columns, _by_heading(rows), tuple(notes))
+
+
+def stand_ins_table(data: FigureData) -> Table | None:
+    """What represented the clients that did not come, per strategy; None where all came."""
+    rows = []
+    for group in data.groups[:MOST_GROUPS]:
+        for cell in data.firsts(group):
+            frame = data.stand_ins_in(cell)
+            if frame.empty or not frame["absent"].any():
+                continue
+            means = [float(frame[name].mean()) for name in STAND_INS]
+            words = [NOTHING if value == 0 else number(value, 1) for value in means]
+            rows.append((title_of(group), (str(cell.labels["strategy"]), *words)))
+    if not rows:
+        return None
+    heads = (("strategy", False), *((head, True) for head in STAND_INS.values()))
+    note = (
+        "Clients per round, mean over the rounds of the first seed. A client that is represented "
+        "in several ways is counted in each."
+    )
+    return Table("What represented absent clients", heads, _by_heading(rows), (note,))

@@ -1,0 +1,143 @@
+"""Clients that leave for good: never asked again, and what is remembered of them erased."""
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Array, ArrayRecord
+
+from tests.cli import Command
+from tests.flower.loopback import LoopbackGrid, nodes_of
+from tests.flower.toy import files_with, first_arrays, play, reply_of, toy_app
+from understudy import MIFA, Strategy
+from understudy.flower import UnderstudyStrategy, introduction, request_retirement
+from understudy.server.state import row_stores
+
+
+@pytest.fixture
+def command(capsys, monkeypatch):
+    return Command(capsys, monkeypatch)
+
+
+def test_a_retired_client_is_wanted_no_more_and_its_memory_is_erased(tmp_path):
+    secret = np.full(3, 1234.5, dtype=np.float32)
+
+    def behave(message, context):
+        if context.node_config["partition-id"] == 1:
+            moved = message.content.array_records["arrays"]["w"].numpy() + secret
+            return reply_of(message, ArrayRecord({"w": Array(moved)}))
+        return None
+
+    def counts(context):
+        return [7777.0 + context.node_config["partition-id"], 1.0]
+
+    nodes = nodes_of(toy_app(behave, mods=[introduction(counts)]), 3)
+    grid, folder = LoopbackGrid(nodes), tmp_path / "run"
+    strategy = Strategy(compensator=MIFA(wait=False))
+    options = {"folder": folder, "weighting": "clients", "fraction_evaluate": 0.0}
+    play(grid, strategy, rounds=1, **options)
+    needles = secret.tobytes(), np.float64(7778.0).tobytes()
+    assert files_with(folder, needles[0]) == ["compensator-0.rows"]
+    assert files_with(folder, needles[1]) == ["population-0.safetensors", "state.safetensors"]
+
+    adapter = play(LoopbackGrid(nodes), strategy, rounds=3, retired=("1",), **options)
+    assert adapter.history == [{"0": "came", "2": "came"}] * 2
+    state = adapter.server.state
+    assert state.active.tolist() == [True, False, True]
+    assert np.isnan(state.n_examples[1])
+    assert files_with(folder, needles[0]) == []
+    assert files_with(folder, needles[1]) == []
+    again = play(LoopbackGrid(nodes), strategy, rounds=4, retired=("1", "nobody"), **options)
+    assert again.history == [{"0": "came", "2": "came"}]
+
+
+def test_a_client_can_be_retired_between_two_rounds():
+    nodes = nodes_of(toy_app(), 3)
+    grid = LoopbackGrid(nodes)
+    adapter = UnderstudyStrategy(
+        Strategy(compensator=MIFA(wait=False)), clock=grid.time.clock(), fraction_evaluate=0.0
+    )
+    seen = []
+
+    def evaluate(number, arrays):
+        if number == 1:
+            adapter.retire("2")
+        if number:
+            seen.append([one.id for one in adapter.outcomes])
+
+    adapter.start(grid, first_arrays(), num_rounds=3, evaluate_fn=evaluate)
+    assert [one.id for one in adapter.outcomes] == ["0", "1"]
+    (store,) = [store for _, store in row_stores(adapter.server.state)]
+    assert store.known.tolist() == [True, True, False]
+    torch.testing.assert_close(store.get(2), torch.zeros(3))
+
+
+def test_a_client_of_a_running_federation_is_retired_by_a_command(tmp_path, command):
+    """Named in the run's folder, between two rounds, by somebody else."""
+    nodes, folder = nodes_of(toy_app(), 3), tmp_path / "run"
+    strategy = Strategy(compensator=MIFA(wait=False))
+    found = []
+
+    def after_round(t):
+        if t == 1:  # the first round is committed
+            found.append(command("retire", str(folder), "2"))
+
+    options = {"folder": folder, "fraction_evaluate": 0.0}
+    adapter = play(LoopbackGrid(nodes), strategy, rounds=4, after_round=after_round, **options)
+    assert [sorted(one) for one in adapter.history] == [["0", "1", "2"]] * 2 + [["0", "1"]] * 2
+    (said,) = found
+    assert (said.code, said.err) == (0, "")
+    assert said.out.startswith("2: retired before the next round")
+    (store,) = [store for _, store in row_stores(adapter.server.state)]
+    assert store.known.tolist() == [True, True, False]
+
+    # where no round is left, the next run does it when it starts
+    assert command("retire", str(folder), "0", "1").code == 0
+    again = play(LoopbackGrid([]), strategy, rounds=4, **options)
+    assert again.server.state.active.tolist() == [False, False, False]
+
+
+def test_only_clients_of_a_live_federation_can_be_retired(tmp_path, command):
+    play(LoopbackGrid(nodes_of(toy_app(), 2)), folder=tmp_path / "run")
+    said = command("retire", str(tmp_path / "run"), "0", "clinic")
+    assert said.code == 2
+    assert said.err == "understudy: 'clinic': expected the id of a client: 0, 1\n"
+    assert not (tmp_path / "run" / "retired").exists()
+    with pytest.raises(ValueError, match="expected the folder of a live federation"):
+        request_retirement(tmp_path, "0")
+
+
+def test_who_is_retired_before_joining_never_takes_part():
+    nodes = nodes_of(toy_app(), 3)
+    nodes[2].online = False
+
+    def after_round(t):
+        nodes[2].online = True
+
+    adapter = play(LoopbackGrid(nodes), rounds=4, retired=("2",), after_round=after_round)
+    assert [sorted(one) for one in adapter.history] == [["0", "1"]] * 4
+    assert adapter.server.state.active.tolist() == [True, True, False]
+
+
+def test_a_crash_between_retiring_and_erasing_leaves_nothing(tmp_path, monkeypatch):
+    def behave(message, context):
+        if context.node_config["partition-id"] == 0:
+            moved = message.content.array_records["arrays"]["w"].numpy() + np.float32(1234.5)
+            return reply_of(message, ArrayRecord({"w": Array(moved)}))
+        return None
+
+    folder, strategy = tmp_path / "run", Strategy(compensator=MIFA(wait=False))
+    nodes = nodes_of(toy_app(behave), 2)
+    options = {"folder": folder, "fraction_evaluate": 0.0}
+    play(LoopbackGrid(nodes), strategy, **options)
+    secret = np.full(3, 1234.5, dtype=np.float32).tobytes()
+
+    def killed(state):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("understudy.flower.server.erase_free_rows", killed)
+        with pytest.raises(KeyboardInterrupt):
+            play(LoopbackGrid(nodes), strategy, retired=("0",), **options)
+    assert files_with(folder, secret) == ["compensator-0.rows"]
+    play(LoopbackGrid(nodes), strategy, **options)
+    assert files_with(folder, secret) == []

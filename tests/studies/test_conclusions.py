@@ -1,0 +1,156 @@
+"""What a report says came out: each sentence follows from the numbers of its frame."""
+
+import pandas as pd
+
+from understudy.studies.report.conclusions import conclusions
+
+# around each strategy's level; the same seeds are hard for all, so that differences are steady
+SEEDS = (-0.02, 0.0, 0.01, 0.02, -0.01)
+WOBBLE = (0.001, -0.001, 0.002, -0.002, 0.0)  # of a difference: its p stays far below 0.05
+NOISE = (0.05, -0.05, 0.06, -0.06, 0.01)  # so large that nothing can be told
+
+
+def frame(levels, n_seeds=5, *, metric="accuracy_last10", baseline="base", **more):
+    """Rows of runs: level + the seed's own + what is given for the strategy."""
+    rows = []
+    for (strategy, *labels), (level, own) in levels.items():
+        for seed in range(n_seeds):
+            named = {"strategy": strategy, "availability": labels[0] if labels else "half"}
+            value = level + SEEDS[seed] + own[seed]
+            rows.append({**named, "seed": seed, "status": "done", metric: value})
+    made = pd.DataFrame(rows)
+    made.attrs = {"labels": ["strategy", "availability"], "baseline": baseline, **more}
+    return made
+
+
+STILL = (0.0,) * 5
+FOUR = {
+    ("base",): (0.70, STILL),
+    ("good",): (0.75, WOBBLE),
+    ("bad",): (0.60, WOBBLE),
+    ("noisy",): (0.71, NOISE),
+}
+
+
+def only(found):
+    ((heading, words),) = found.groups
+    assert heading == ""
+    return words
+
+
+def test_the_best_what_holds_and_what_does_not():
+    """Means: base .70, good .75, bad .60, noisy .71 + .01/5 = .712."""
+    found = conclusions(frame(FOUR), "accuracy_last10")
+    assert only(found) == (
+        "good has the highest accuracy, 75.00 % (mean over 5 seeds); noisy cannot be distinguished "
+        "from it. Better than base: good (+5.00 points). Worse than base: bad (−10.00 points). "
+        "No difference from base shown: noisy (+1.20 points)."
+    )
+    assert found.overview == ()
+    assert "p < 0.05" in found.how
+    assert "Holm" in found.how
+
+
+def test_a_lead_over_all_others_is_said_to_hold():
+    clear = {name: FOUR[name] for name in [("base",), ("good",), ("bad",)]}
+    assert only(conclusions(frame(clear), "accuracy_last10")).startswith(
+        "good has the highest accuracy, 75.00 % (mean over 5 seeds), and its lead over every other "
+        "strategy holds. "
+    )
+
+
+def test_with_few_seeds_nothing_is_claimed():
+    for n, words in ((1, "one seed"), (4, "4 seeds")):
+        found = conclusions(frame(FOUR, n), "accuracy_last10")
+        assert f"but with {words} nothing can be said about the differences" in only(found)
+        assert "a test takes 5 seeds" in only(found)
+        assert "Better" not in only(found)
+        assert found.how == ""
+
+
+def test_where_the_baseline_is_the_best_the_others_are_told_from_it():
+    levels = {("base",): (0.70, STILL), ("bad",): (0.60, WOBBLE)}
+    assert only(conclusions(frame(levels), "accuracy_last10")) == (
+        "base has the highest accuracy, 70.00 % (mean over 5 seeds); worse than it: bad (−10.00 "
+        "points)."
+    )
+
+
+def test_of_a_loss_the_lowest_is_the_best():
+    found = only(conclusions(frame(FOUR, metric="loss_last"), "loss_last"))
+    assert found.startswith("bad has the lowest last test loss, 0.6000")
+    assert "Better than base: bad (−0.1000). Worse than base: good (+0.0500)." in found
+
+
+def test_a_reference_is_never_called_the_best():
+    levels = {**FOUR, ("full",): (0.90, WOBBLE)}
+    found = only(conclusions(frame(levels), "accuracy_last10", ["full"]))
+    assert found.startswith("good has the highest accuracy")
+    assert found.endswith(
+        "For reference, full, with its own availability, has 90.00 %: +15.00 points from the best "
+        "(a difference that holds)."
+    )
+    assert "Better than base: good (+5.00 points). Worse" in found  # full is not among them
+
+
+def test_equal_means_are_both_named():
+    levels = {("base",): (0.7, STILL), ("twin",): (0.7, STILL), ("bad",): (0.6, WOBBLE)}
+    found = only(conclusions(frame(levels), "accuracy_last10"))
+    assert found.startswith("base and twin have the highest accuracy, 70.00 %")
+
+
+def test_several_comparisons_are_counted_first():
+    levels = {
+        ("base", "half"): (0.70, STILL),
+        ("good", "half"): (0.75, WOBBLE),
+        ("base", "few"): (0.60, STILL),
+        ("good", "few"): (0.55, WOBBLE),
+    }
+    found = conclusions(frame(levels), "accuracy_last10")
+    assert [heading for heading, _ in found.groups] == ["availability half", "availability few"]
+    assert found.overview == (
+        "Of 2 comparisons, highest accuracy (by the mean alone): good in 1, base in 1.",
+        "Against base: good better in 1, worse in 1.",
+    )
+
+
+def test_without_a_baseline_the_best_is_compared_with_the_rest():
+    found = only(conclusions(frame(FOUR, baseline=None), "accuracy_last10"))
+    assert found == (
+        "good has the highest accuracy, 75.00 % (mean over 5 seeds); noisy cannot be distinguished "
+        "from it."
+    )
+
+
+def test_runs_that_never_reached_the_target_are_not_ranked():
+    made = frame(FOUR, metric="rounds_to_target")
+    made.loc[made["strategy"].eq("good") & made["seed"].eq(2), "rounds_to_target"] = float("nan")
+    found = only(conclusions(made, "rounds_to_target"))
+    assert found.startswith(
+        "Not every run reached the target (base 5 of 5, good 4 of 5, bad 5 of 5, noisy 5 of 5), "
+        "so strategies are not ranked."
+    )
+    assert "Not tested: good." in found
+
+
+def test_a_measure_without_a_better_side_has_no_best():
+    found = only(conclusions(frame(FOUR, metric="something"), "something"))
+    assert found.startswith("Something lies between 0.6000 (bad) and 0.7500 (good).")
+    assert "Higher than base: good (+0.0500). Lower than base: bad (−0.1000)." in found
+
+
+def test_unfinished_cells_and_unequal_training_are_told_first():
+    training = "Local training differs: lr is 0.1 (base) and 0.5 (good)."
+    made = frame(FOUR, training=training)
+    made.loc[0, "status"] = "failed"
+    found = conclusions(made, "accuracy_last10")
+    assert found.overview == (
+        "Preliminary: 19 of 20 cells are done.",
+        f"Not all else is equal. {training}",
+    )
+
+
+def test_one_strategy_is_no_comparison():
+    alone = {("good",): (0.75, WOBBLE)}
+    words = only(conclusions(frame(alone, baseline=None), "accuracy_last10"))
+    assert words == "Only good has a result: nothing to compare."
