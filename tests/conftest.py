@@ -8,6 +8,9 @@ import pytest
 import torch
 from hypothesis import settings
 
+from understudy.memory.commits import COMMIT_EVERY
+from understudy.simulation import run as engine
+
 # The same examples on every machine and in every run, and no verdict by the clock.
 settings.register_profile("understudy", derandomize=True, deadline=None, print_blob=True)
 # `make test-full` draws anew each time, from a seed that it prints
@@ -20,6 +23,12 @@ torch.set_num_threads(1)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # a shell that starts something in the background lets it ignore Ctrl-C; tests send it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def _usual_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test begins with the usual time between commits: plug-ins of tests change it here."""
+    monkeypatch.setattr(engine, "COMMIT_EVERY", COMMIT_EVERY)
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,6 @@ from understudy.memory.run_folder import STATE
 from understudy.memory.tensor_stream import CheckpointError
 from understudy.memory.writer_lock import FolderInUse
 from understudy.simulation import clustered_digits
-from understudy.simulation import run as engine
 from understudy.studies.definition.cell import Cell, DataRecipe, Task
 from understudy.studies.definition.study import Study
 from understudy.studies.execution import budget as budgets
@@ -35,12 +34,6 @@ from understudy.studies.store.connection import StoreFull
 from understudy.studies.store.store import Store
 
 pytestmark = pytest.mark.process  # it starts and kills processes
-
-
-@pytest.fixture(autouse=True)
-def _usual_commits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plug-in may have changed it in this process."""
-    monkeypatch.setattr(engine, "COMMIT_EVERY", 2.0)
 
 
 @pytest.fixture(scope="module")
