@@ -12,9 +12,13 @@ from understudy import strategies
 from understudy.analysis import analyse
 from understudy.core.rng import generator
 from understudy.core.types import Population
-from understudy.parts.availability import Always, FixedDropout
+from understudy.parts.availability import Always, Bernoulli, FixedDropout, FullStart
 from understudy.parts.availability.skewed import SinLogNormal
+from understudy.parts.compensators.gather import Gather
+from understudy.parts.compensators.ignore import Ignore
 from understudy.parts.local import Local, Proximal
+from understudy.parts.samplers.blind import Blind
+from understudy.parts.samplers.keep_asking import KeepAsking
 from understudy.parts.samplers.uniform import Uniform
 from understudy.parts.schedules import Exponential, inverse_time
 from understudy.parts.servers import Adam, Sgd
@@ -57,8 +61,9 @@ CELLS = {
     "fedgs-table3": (2, 2 * 5, 2 * 3, 2),
     "fedgs-fig4": (2 * 4, 2 * 4 * 3, 2 * 4 * 3, 6),
     "fedar-fig1": (7, 7 * 5, 7 * 5, 2),
-    "fedar-fig2": (3 * 12, 3 * 12 * 3, 3 * 12 * 5, 6),
-    "fedar-table2": (2 * 12, 2 * 12 * 5, 2 * 12 * 5, 6),
+    # six methods, one of them in two readings, at two p_min
+    "fedar-fig2": (3 * 14, 3 * 14 * 3, 3 * 14 * 5, 6),
+    "fedar-table2": (2 * 14, 2 * 14 * 5, 2 * 14 * 5, 6),
     "fedar-table3": (4, 4 * 3, 4 * 5, 4),
     "fedar-fig4": (25, 25 * 3, 25 * 5, 6),
     "fedar-fig5": (25, 25 * 3, 25 * 5, 6),
@@ -70,8 +75,9 @@ CELLS = {
     # the same clients, variances 8 each; epochs and ten per cent 12 each; days 4; drawn data 16;
     # the calibration of MDF 6, with ten seeds
     "fedgs-readings": (142, 136 * 3 + 60, 136 * 3 + 60, 6),
-    # as read 5; ψ 2; cut-off 3; no wait 1; by label 5; steps 5; constant 5; half 2
-    "fedar-readings": (28, 28 * 3, 28 * 5, 6),
+    # as read 5; ψ 2; cut-off 3; no wait 1; full start 5; S = 50 waits 2; by label 5; steps 5;
+    # constant 5; half 2
+    "fedar-readings": (35, 35 * 3, 35 * 5, 6),
 }
 
 
@@ -203,6 +209,33 @@ def test_fedar_settings_are_the_papers():
         lr=0.1, schedule=inverse_time, epochs=5, batch_size=64, weight_decay=0.001
     )
     assert (task.rounds, task.availability.p_min) == (200, 0.5)
+
+
+def test_s50_of_fedar_in_both_readings():
+    """At most 50 of those who are there, and 50 of all, waited for, as MIFA's authors run it."""
+    there, waits = (
+        only("fedar-fig2", "paper", strategy=name, p_min=0.1, block="mnist").task.strategy
+        for name in ("fedavg_s50", "fedavg_s50_waits")
+    )
+    assert (there.sampler, there.compensator) == (Uniform(50), Ignore())
+    assert (waits.sampler, waits.compensator) == (KeepAsking(Blind(Uniform(50))), Gather())
+    assert there.local == waits.local
+    full = only("fedar-readings", "paper", strategy="mifa", block="mifa_full_start").task
+    assert full.availability == FullStart(Bernoulli(p_min=0.1))
+
+
+@pytest.mark.parametrize("scale", ["quick", "results", "paper"])
+@pytest.mark.parametrize("name", ["fdms-fig4", "fdms-readings"])
+def test_the_horizon_of_a_race_is_the_rounds_of_its_run(name, scale):
+    """T of Theorem 2."""
+    tasks = [cell.task for cell in cells(name, scale)]
+    races = [
+        (task.strategy.compensator.race.horizon, task.rounds)
+        for task in tasks
+        if getattr(task.strategy.compensator, "race", None) is not None
+    ]
+    assert races
+    assert all(horizon == rounds for horizon, rounds in races)
 
 
 def test_other_readings_of_fedgs_differ_in_what_they_say():
