@@ -30,6 +30,7 @@ from understudy.simulation.data.models import mlp
 from understudy.studies import Study, StudyError
 from understudy.studies.definition import builtins, plugins
 from understudy.studies.definition.cell import Cell, DataRecipe, Task
+from understudy.studies.statistics.export import read
 
 RECIPE = DataRecipe("digits", "clustered", 0, {"per_client": 30})
 
@@ -370,6 +371,17 @@ FIRST_CELLS = {  # of each study at scale results: what was stored under these n
 @pytest.mark.parametrize("name", FIRST_CELLS)
 def test_the_cells_of_papers_keep_their_names(name) -> None:
     assert builtins.built_in(name, "results").cells()[0].key == FIRST_CELLS[name]
+
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+
+
+@pytest.mark.parametrize("name", sorted(path.parent.name for path in RESULTS.glob("*/cells.csv")))
+def test_exported_results_are_those_of_the_studies_as_they_are(name) -> None:
+    """Each cell in docs/results is one of the built-in study; the kernels are of one version."""
+    rows = read(RESULTS / name).rows
+    assert {row.key for row in rows} <= {c.key for c in builtins.built_in(name, "results").cells()}
+    assert len({row.engine for row in rows} - {"loop"}) <= 1
 
 
 TELL = """
