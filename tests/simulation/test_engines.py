@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 import logging
@@ -18,8 +19,9 @@ from tests.simulation.kernels.nets import made, recipe, trained
 from tests.simulation.small import SEED, cohort, federation
 from understudy import fedavg
 from understudy.core.flat import Layout
+from understudy.core.rng import generator
 from understudy.parts.local import Local
-from understudy.simulation import Federation, LocalTrainer, build, simulate
+from understudy.simulation import Federation, LocalTrainer, batch_plan, build, simulate
 from understudy.simulation.run import OtherEngine
 from understudy.simulation.training.engines import LARGE_STEP, choose, engine_for
 from understudy.simulation.training.kernel_engine import KernelEngine
@@ -72,6 +74,37 @@ def hooked() -> nn.Module:
 
 def parametrized() -> nn.Module:
     return nn.utils.parametrizations.weight_norm(nn.Linear(6, 3))
+
+
+class Tied(nn.Module):
+    """Two layers, one weight: what one learns the other knows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(6, 6)
+        self.second = nn.Linear(6, 6)
+        self.second.weight = self.first.weight
+        self.last = nn.Linear(6, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(torch.tanh(self.second(torch.tanh(self.first(x)))))
+
+
+class CalledTwice(nn.Module):
+    """One layer that a forward calls twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.last = nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(torch.tanh(self.layer(torch.tanh(self.layer(x)))))
+
+
+def listed_twice() -> nn.Module:
+    """The same layer at two places of a sequence."""
+    layer = nn.Linear(6, 6)
+    return nn.Sequential(layer, nn.Tanh(), layer, nn.Tanh(), nn.Linear(6, 3))
 
 
 def smoothed(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -170,6 +203,58 @@ def test_other_modules_get_the_loop(name):
     assert found.reason
     with pytest.raises(ValueError, match="engine: 'kernels' cannot train this: "):
         chosen(OTHERS[name](), engine="kernels")
+
+
+# -- parameters that serve twice -------------------------------------------------------------------
+
+SHARED = {
+    "tied": (Tied, "parameters are shared between layers"),
+    "listed twice": (listed_twice, "parameters are shared between layers"),
+    "called twice": (CalledTwice, "'0.layer' is called more than once"),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_parameters_that_serve_twice_are_refused_by_the_kernels(name):
+    make, reason = SHARED[name]
+    found = chosen(make())
+    assert (found.plan, found.name, found.reason) == (None, "loop", reason)
+    with pytest.raises(ValueError, match=f"engine: 'kernels' cannot train this: {reason}"):
+        chosen(make(), engine="kernels")
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_parameters_that_serve_twice_are_trained_in_a_run(name):
+    """Two rounds of everyone, against torch's own gradients: each counts once in the average."""
+    data, local = federation(dtype=torch.float64), Local(lr=0.2, epochs=2, batch_size=3)
+    module = made(SHARED[name][0])
+    run = simulate(data, fedavg(local=local), model=module, rounds=2, seed=SEED, workers=1)
+    *_, last = run
+    assert run.engine == "loop"
+    layout, sizes = Layout.of(module), [len(held) for held in data.clients]
+    params = layout.vector(module)
+    for t in range(2):
+        rows = [by_torch(module, params, data, local, client, t) for client in range(len(sizes))]
+        params = torch.stack(rows).T @ torch.tensor(sizes, dtype=torch.float64) / sum(sizes)
+    torch.testing.assert_close(run.state.params, params, rtol=1e-10, atol=1e-12)
+    assert (params - layout.vector(module)).abs().max() > 1e-3
+    with torch.no_grad():
+        loss = float(cross_entropy(run.module().eval()(data.x[data.test]), data.y[data.test]))
+    assert last.metrics["test_loss"] == pytest.approx(loss, rel=1e-12)
+
+
+def by_torch(
+    module: nn.Module, params: torch.Tensor, data: Federation, local: Local, client: int, t: int
+) -> torch.Tensor:
+    """A client's model after its round, by torch's optimizer."""
+    module, held = copy.deepcopy(module), data.clients[client]
+    Layout.of(module).load(module, params)
+    optimizer = torch.optim.SGD(module.parameters(), lr=local.lr_at(t))
+    for batch in batch_plan(len(held), local, t, generator(SEED, "batches", t, client)):
+        optimizer.zero_grad()
+        cross_entropy(module(data.x[held[batch]]), data.y[held[batch]]).backward()
+        optimizer.step()
+    return Layout.of(module).vector(module)
 
 
 @pytest.mark.parametrize(
