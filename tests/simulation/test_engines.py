@@ -101,6 +101,17 @@ class CalledTwice(nn.Module):
         return self.last(torch.tanh(self.layer(torch.tanh(self.layer(x)))))
 
 
+class OtherInEvaluation(nn.Module):
+    """Another way through the module once it is trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x) if self.training else torch.tanh(self.layer(x))
+
+
 def listed_twice() -> nn.Module:
     """The same layer at two places of a sequence."""
     layer = nn.Linear(6, 6)
@@ -193,6 +204,7 @@ OTHERS = {
     "frozen weight": lambda: frozen(("weight",)),
     "hook": hooked,
     "parametrized": parametrized,
+    "other in evaluation": OtherInEvaluation,
 }
 
 
@@ -433,3 +445,17 @@ def test_the_kernels_evaluate_too(model):
         assert torch.equal(trainer.outputs(params, np.array([index]))[0], found[position])
     loop = LocalTrainer(data, module, Local(batch_size=4), SEED, workers=1, engine="loop")
     assert torch.equal(loop.outputs(params, indices), module.eval()(data.x[indices]).detach())
+
+
+def test_a_module_that_goes_another_way_in_evaluation_is_evaluated_by_torch():
+    data = federation((8, 6), (6,), 3, dtype=torch.float32)
+    module = made(OtherInEvaluation, torch.float32).train()
+    trainer = LocalTrainer(data, module, Local(), SEED, workers=1)
+    params = trainer.layout.vector(module)
+    assert trainer.engine.reason == "its forward does something else in evaluation"
+    with torch.no_grad():
+        expected = torch.tanh(module.layer(data.x[data.clients[1]]))
+    assert torch.equal(trainer.outputs(params, data.clients[1]), expected)
+    assert trainer.losses(params, np.array([1]))[0] == pytest.approx(
+        float(cross_entropy(expected, data.y[data.clients[1]])), rel=1e-6
+    )
