@@ -447,6 +447,48 @@ def test_the_kernels_evaluate_too(model):
     assert torch.equal(loop.outputs(params, indices), module.eval()(data.x[indices]).detach())
 
 
+@needs_kernels
+@pytest.mark.parametrize("model", ["softmax", "mlp", "fdms_cnn", "lenet5"])
+def test_the_kernels_compute_the_losses_of_clients_too(model, monkeypatch):
+    """For Power-of-Choice: torch's losses up to rounding, torch's module not called."""
+    shape = (1, 16, 16) if model != "lenet5" else (3, 16, 16)
+    data = federation((30, 7, 260), shape, 10, dtype=torch.float32)
+    module, local = build(model, shape, 10, 0), Local(batch_size=4)
+    kernels, loop = (
+        LocalTrainer(data, module, local, SEED, workers=1, engine=engine)
+        for engine in ("kernels", "loop")
+    )
+    params, ids = kernels.layout.vector(module), np.array([2, 0, 1])
+    expected = loop.losses(params, ids)
+    for position, client in enumerate(ids):  # batches of a client are its own, whoever is asked
+        assert loop.losses(params, np.array([client]))[0] == expected[position]
+    monkeypatch.setattr(kernels._module, "forward", None)
+    monkeypatch.setattr(kernels._evaluated, "forward", None)
+    found = kernels.losses(params, ids)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    for position, client in enumerate(ids):
+        assert kernels.losses(params, np.array([client]))[0] == found[position]
+    assert kernels.losses(params, np.zeros(0, dtype=np.int64)).tolist() == []
+
+
+@needs_kernels
+def test_losses_are_of_validation_examples_where_a_client_has_some():
+    """Client 1 has none: its training examples count."""
+    data = federation((8, 6), (6,), 3, n_test=9, dtype=torch.float32)
+    held = (data.test[:4], np.zeros(0, dtype=np.int64))
+    data = Federation(data.x, data.y, data.clients, data.test[4:], n_classes=3, validation=held)
+    module = build("mlp", (6,), 3, 0)
+    for engine in ("kernels", "loop"):
+        trainer = LocalTrainer(data, module, Local(), SEED, workers=1, engine=engine)
+        found = trainer.losses(trainer.layout.vector(module), np.array([1, 0]))
+        with torch.no_grad():
+            expected = [
+                float(cross_entropy(module(data.x[own]), data.y[own]))
+                for own in (data.clients[1], held[0])
+            ]
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
 def test_a_module_that_goes_another_way_in_evaluation_is_evaluated_by_torch():
     data = federation((8, 6), (6,), 3, dtype=torch.float32)
     module = made(OtherInEvaluation, torch.float32).train()

@@ -23,7 +23,7 @@ from torch.nn.functional import cross_entropy
 
 from tests.simulation.small import SEED, all_facts, cohort, federation
 from tests.test_kill import WAIT, Child
-from understudy import FixedDropout, Local, fedavg, mifa, scaffold
+from understudy import FixedDropout, Local, fedavg, mifa, power_of_choice, scaffold
 from understudy.simulation import Federation, LocalTrainer, build, simulate
 from understudy.simulation.data import shared_memory as shared
 from understudy.simulation.training import pool
@@ -121,6 +121,8 @@ def test_one_and_two_workers_give_the_same_bits(name):
     assert two._workers is not None
     assert two.deaths == 0
     assert torch.equal(one.outputs(params, data.test), two.outputs(params, data.test))
+    everyone = np.arange(9)[::-1].copy()
+    assert one.losses(params, everyone).tolist() == two.losses(params, everyone).tolist()
 
 
 def test_three_workers_and_fewer_clients_than_workers(monkeypatch):
@@ -138,8 +140,10 @@ def test_three_workers_and_fewer_clients_than_workers(monkeypatch):
         (scaffold(local=Local(lr=0.05, epochs=1, batch_size=8)), "fdms_cnn"),
         (scaffold(local=Local(lr=0.05, epochs=1, batch_size=8)), "softmax"),
         (mifa(wait=False, local=Local(lr=0.05, epochs=1, batch_size=8)), normed),
+        (power_of_choice(4, local=Local(lr=0.05, epochs=1, batch_size=8)), "fdms_cnn"),
+        (power_of_choice(4, local=Local(lr=0.05, epochs=1, batch_size=8)), normed),
     ],
-    ids=["scaffold cnn", "scaffold softmax", "mifa normed"],
+    ids=["scaffold cnn", "scaffold softmax", "mifa normed", "losses cnn", "losses normed"],
 )
 def test_whole_runs_have_the_same_bits(strategy, model):
     """Logs, losses, evaluation and the oracle's figures, too."""

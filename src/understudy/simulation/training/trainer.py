@@ -6,6 +6,7 @@ import copy
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -22,7 +23,12 @@ from understudy.simulation.data.shared_memory import Handle, Shared, aligned_mat
 from understudy.simulation.training.batches import n_steps_of
 from understudy.simulation.training.conv_kernels import Cost, kernels, measure
 from understudy.simulation.training.engines import choose, engine_for
-from understudy.simulation.training.evaluation import client_losses, model_outputs, pieces
+from understudy.simulation.training.evaluation import (
+    client_losses,
+    model_outputs,
+    outputs_of,
+    pieces,
+)
 from understudy.simulation.training.jobs import EngineChoice, Job, Loss, Recipe, Trained
 from understudy.simulation.training.kernel_engine import KernelEngine
 from understudy.simulation.training.workers import TrainRequest, Workers, start_workers
@@ -135,10 +141,15 @@ class LocalTrainer:
 
     def losses(self, params: torch.Tensor, ids: Ints) -> Floats:
         """(len(ids),) mean loss of a model on each client's validation (else training) examples."""
-        loss, device = self.recipe.loss, self.recipe.device
+        data, loss, device = self.federation, self.recipe.loss, self.recipe.device
+        if self.engine.plan is not None:
+            with one_thread():
+                ask = partial(self.outputs, params)
+                return client_losses(ask, data, ids, loss, together=True)
         with kernels(self.onednn):
             point_to(self._module, self.layout, params)
-            return client_losses(self._module, self.federation, ids, loss, device)
+            ask = partial(outputs_of, self._module, data.x, device=device)
+            return client_losses(lambda held: ask(held).cpu(), data, ids, loss)
 
     def outputs(self, params: torch.Tensor, indices: Ints) -> torch.Tensor:
         """What the model with these parameters says to some of the examples.
