@@ -102,6 +102,11 @@ class KernelEngine:
         self._tables = _Tables((plan.head, plan.ops, plan.offsets, plan.taps, plan.arena()))
         self._addresses = self._tables.addresses
 
+    def another(self) -> KernelEngine:
+        """The same with an arena of its own, for another thread."""
+        x, y = torch.from_numpy(self.x), torch.from_numpy(self.y)
+        return KernelEngine(self.recipe, x, y, self.plan, self.library)
+
     def train(self, job: Job) -> Trained:
         local = self.recipe.local
         terms = job.lr_of(local), local.weight_decay, local.rule.mu, local.momentum
