@@ -1,4 +1,4 @@
-"""The compiled kernels in threads of one process, and in worker processes: the evidence for threads.
+"""The kernels in threads of one process, and in worker processes: the evidence for threads.
 
 Run, from the top of the project: ``python -m benchmarks.threads`` (``--turns 3``). Each figure is
 taken in a process of its own, in turns; ``benchmarks/threads.json`` has the medians. Both ways end
