@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 import logging
@@ -18,8 +19,9 @@ from tests.simulation.kernels.nets import made, recipe, trained
 from tests.simulation.small import SEED, cohort, federation
 from understudy import fedavg
 from understudy.core.flat import Layout
+from understudy.core.rng import generator
 from understudy.parts.local import Local
-from understudy.simulation import Federation, LocalTrainer, build, simulate
+from understudy.simulation import Federation, LocalTrainer, batch_plan, build, simulate
 from understudy.simulation.run import OtherEngine
 from understudy.simulation.training.engines import LARGE_STEP, choose, engine_for
 from understudy.simulation.training.kernel_engine import KernelEngine
@@ -72,6 +74,48 @@ def hooked() -> nn.Module:
 
 def parametrized() -> nn.Module:
     return nn.utils.parametrizations.weight_norm(nn.Linear(6, 3))
+
+
+class Tied(nn.Module):
+    """Two layers, one weight: what one learns the other knows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(6, 6)
+        self.second = nn.Linear(6, 6)
+        self.second.weight = self.first.weight
+        self.last = nn.Linear(6, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(torch.tanh(self.second(torch.tanh(self.first(x)))))
+
+
+class CalledTwice(nn.Module):
+    """One layer that a forward calls twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.last = nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(torch.tanh(self.layer(torch.tanh(self.layer(x)))))
+
+
+class OtherInEvaluation(nn.Module):
+    """Another way through the module once it is trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x) if self.training else torch.tanh(self.layer(x))
+
+
+def listed_twice() -> nn.Module:
+    """The same layer at two places of a sequence."""
+    layer = nn.Linear(6, 6)
+    return nn.Sequential(layer, nn.Tanh(), layer, nn.Tanh(), nn.Linear(6, 3))
 
 
 def smoothed(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -160,6 +204,7 @@ OTHERS = {
     "frozen weight": lambda: frozen(("weight",)),
     "hook": hooked,
     "parametrized": parametrized,
+    "other in evaluation": OtherInEvaluation,
 }
 
 
@@ -170,6 +215,58 @@ def test_other_modules_get_the_loop(name):
     assert found.reason
     with pytest.raises(ValueError, match="engine: 'kernels' cannot train this: "):
         chosen(OTHERS[name](), engine="kernels")
+
+
+# -- parameters that serve twice -------------------------------------------------------------------
+
+SHARED = {
+    "tied": (Tied, "parameters are shared between layers"),
+    "listed twice": (listed_twice, "parameters are shared between layers"),
+    "called twice": (CalledTwice, "'0.layer' is called more than once"),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_parameters_that_serve_twice_are_refused_by_the_kernels(name):
+    make, reason = SHARED[name]
+    found = chosen(make())
+    assert (found.plan, found.name, found.reason) == (None, "loop", reason)
+    with pytest.raises(ValueError, match=f"engine: 'kernels' cannot train this: {reason}"):
+        chosen(make(), engine="kernels")
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_parameters_that_serve_twice_are_trained_in_a_run(name):
+    """Two rounds of everyone, against torch's own gradients: each counts once in the average."""
+    data, local = federation(dtype=torch.float64), Local(lr=0.2, epochs=2, batch_size=3)
+    module = made(SHARED[name][0])
+    run = simulate(data, fedavg(local=local), model=module, rounds=2, seed=SEED, workers=1)
+    *_, last = run
+    assert run.engine == "loop"
+    layout, sizes = Layout.of(module), [len(held) for held in data.clients]
+    params = layout.vector(module)
+    for t in range(2):
+        rows = [by_torch(module, params, data, local, client, t) for client in range(len(sizes))]
+        params = torch.stack(rows).T @ torch.tensor(sizes, dtype=torch.float64) / sum(sizes)
+    torch.testing.assert_close(run.state.params, params, rtol=1e-10, atol=1e-12)
+    assert (params - layout.vector(module)).abs().max() > 1e-3
+    with torch.no_grad():
+        loss = float(cross_entropy(run.module().eval()(data.x[data.test]), data.y[data.test]))
+    assert last.metrics["test_loss"] == pytest.approx(loss, rel=1e-12)
+
+
+def by_torch(
+    module: nn.Module, params: torch.Tensor, data: Federation, local: Local, client: int, t: int
+) -> torch.Tensor:
+    """A client's model after its round, by torch's optimizer."""
+    module, held = copy.deepcopy(module), data.clients[client]
+    Layout.of(module).load(module, params)
+    optimizer = torch.optim.SGD(module.parameters(), lr=local.lr_at(t))
+    for batch in batch_plan(len(held), local, t, generator(SEED, "batches", t, client)):
+        optimizer.zero_grad()
+        cross_entropy(module(data.x[held[batch]]), data.y[held[batch]]).backward()
+        optimizer.step()
+    return Layout.of(module).vector(module)
 
 
 @pytest.mark.parametrize(
@@ -348,3 +445,59 @@ def test_the_kernels_evaluate_too(model):
         assert torch.equal(trainer.outputs(params, np.array([index]))[0], found[position])
     loop = LocalTrainer(data, module, Local(batch_size=4), SEED, workers=1, engine="loop")
     assert torch.equal(loop.outputs(params, indices), module.eval()(data.x[indices]).detach())
+
+
+@needs_kernels
+@pytest.mark.parametrize("model", ["softmax", "mlp", "fdms_cnn", "lenet5"])
+def test_the_kernels_compute_the_losses_of_clients_too(model, monkeypatch):
+    """For Power-of-Choice: torch's losses up to rounding, torch's module not called."""
+    shape = (1, 16, 16) if model != "lenet5" else (3, 16, 16)
+    data = federation((30, 7, 260), shape, 10, dtype=torch.float32)
+    module, local = build(model, shape, 10, 0), Local(batch_size=4)
+    kernels, loop = (
+        LocalTrainer(data, module, local, SEED, workers=1, engine=engine)
+        for engine in ("kernels", "loop")
+    )
+    params, ids = kernels.layout.vector(module), np.array([2, 0, 1])
+    expected = loop.losses(params, ids)
+    for position, client in enumerate(ids):  # batches of a client are its own, whoever is asked
+        assert loop.losses(params, np.array([client]))[0] == expected[position]
+    monkeypatch.setattr(kernels._module, "forward", None)
+    monkeypatch.setattr(kernels._evaluated, "forward", None)
+    found = kernels.losses(params, ids)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    for position, client in enumerate(ids):
+        assert kernels.losses(params, np.array([client]))[0] == found[position]
+    assert kernels.losses(params, np.zeros(0, dtype=np.int64)).tolist() == []
+
+
+@needs_kernels
+def test_losses_are_of_validation_examples_where_a_client_has_some():
+    """Client 1 has none: its training examples count."""
+    data = federation((8, 6), (6,), 3, n_test=9, dtype=torch.float32)
+    held = (data.test[:4], np.zeros(0, dtype=np.int64))
+    data = Federation(data.x, data.y, data.clients, data.test[4:], n_classes=3, validation=held)
+    module = build("mlp", (6,), 3, 0)
+    for engine in ("kernels", "loop"):
+        trainer = LocalTrainer(data, module, Local(), SEED, workers=1, engine=engine)
+        found = trainer.losses(trainer.layout.vector(module), np.array([1, 0]))
+        with torch.no_grad():
+            expected = [
+                float(cross_entropy(module(data.x[own]), data.y[own]))
+                for own in (data.clients[1], held[0])
+            ]
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_a_module_that_goes_another_way_in_evaluation_is_evaluated_by_torch():
+    data = federation((8, 6), (6,), 3, dtype=torch.float32)
+    module = made(OtherInEvaluation, torch.float32).train()
+    trainer = LocalTrainer(data, module, Local(), SEED, workers=1)
+    params = trainer.layout.vector(module)
+    assert trainer.engine.reason == "its forward does something else in evaluation"
+    with torch.no_grad():
+        expected = torch.tanh(module.layer(data.x[data.clients[1]]))
+    assert torch.equal(trainer.outputs(params, data.clients[1]), expected)
+    assert trainer.losses(params, np.array([1]))[0] == pytest.approx(
+        float(cross_entropy(expected, data.y[data.clients[1]])), rel=1e-6
+    )

@@ -42,6 +42,7 @@ from understudy import (
     Stale,
     Strategy,
     mifa,
+    power_of_choice,
     scaffold,
 )
 from understudy.core.rng import generator
@@ -81,7 +82,8 @@ def normed() -> nn.Module:
     return nn.Sequential(nn.Flatten(), norm, nn.Dropout(0.2), nn.Linear(64, 10))
 
 
-# memory with late updates in flight; variates; friends, a sampler and a guard; nothing at all
+# memory with late updates in flight; variates; friends, a sampler and a guard; nothing at all;
+# losses that clients are asked for
 DELAY = Deadline(Combined(Failure(0.1), Latency(step_spread=1.0, seed=1)), seconds=0.12)
 SETTINGS: dict[str, dict[str, Any]] = {
     "memory": {
@@ -108,6 +110,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "strategy": Strategy(compensator=Stale("model"), local=LOCAL),
         "model": "softmax",
         "availability": Markov(0.5, 3),
+    },
+    "losses": {
+        "strategy": power_of_choice(4, candidates=7, local=LOCAL),
+        "model": "mlp",
+        "availability": Bernoulli(p_min=0.5),
     },
 }
 

@@ -23,7 +23,7 @@ from torch.nn.functional import cross_entropy
 
 from tests.simulation.small import SEED, all_facts, cohort, federation
 from tests.test_kill import WAIT, Child
-from understudy import FixedDropout, Local, fedavg, mifa, scaffold
+from understudy import FixedDropout, Local, fedavg, mifa, power_of_choice, scaffold
 from understudy.simulation import Federation, LocalTrainer, build, simulate
 from understudy.simulation.data import shared_memory as shared
 from understudy.simulation.training import pool
@@ -39,6 +39,7 @@ SIZES = (30, 4, 21, 10, 64, 18, 40, 12, 34)  # no batch of one among those of 8:
 @pytest.fixture(autouse=True)
 def _always_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "WORTH_WORKERS", 0)
+    monkeypatch.setattr(training, "WORTH_THREADS", 0)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -87,13 +88,14 @@ def images(dtype: torch.dtype = torch.float32) -> Federation:
     return federation(SIZES, (1, 16, 16), 10, n_test=600, dtype=dtype)
 
 
+@pytest.mark.parametrize("engine", ["auto", "loop"])
 @pytest.mark.parametrize("name", MODELS)
-def test_one_and_two_workers_give_the_same_bits(name):
+def test_one_and_two_workers_give_the_same_bits(name, engine):
     """Rounds with more and with fewer clients, corrections, starts, two matrices side by side."""
     data = images()
     local = Local(lr=0.05, epochs=2, batch_size=8, momentum=0.5, weight_decay=0.01)
     module = build(MODELS[name], (1, 16, 16), 10, 1)
-    one, two = (LocalTrainer(data, module, local, SEED, workers=n) for n in (1, 2))
+    one, two = (LocalTrainer(data, module, local, SEED, workers=n, engine=engine) for n in (1, 2))
     params = one.layout.vector(module)
     rng = np.random.default_rng(0)
     shifts = torch.from_numpy(0.01 * rng.normal(size=(len(SIZES), len(params)))).float()
@@ -118,9 +120,13 @@ def test_one_and_two_workers_give_the_same_bits(name):
         if len(others):
             assert torch.equal(alone.deltas, beside.deltas), (t, "oracle")
         assert torch.equal(spread.deltas, kept), "the other matrix is not touched"
-    assert two._workers is not None
+    by_kernels = two.engine.plan is not None  # in threads of this process
+    assert (two._workers is None) == by_kernels
+    assert (two._threads is not None and two._threads.are_started) == by_kernels
     assert two.deaths == 0
     assert torch.equal(one.outputs(params, data.test), two.outputs(params, data.test))
+    everyone = np.arange(9)[::-1].copy()
+    assert one.losses(params, everyone).tolist() == two.losses(params, everyone).tolist()
 
 
 def test_three_workers_and_fewer_clients_than_workers(monkeypatch):
@@ -138,8 +144,10 @@ def test_three_workers_and_fewer_clients_than_workers(monkeypatch):
         (scaffold(local=Local(lr=0.05, epochs=1, batch_size=8)), "fdms_cnn"),
         (scaffold(local=Local(lr=0.05, epochs=1, batch_size=8)), "softmax"),
         (mifa(wait=False, local=Local(lr=0.05, epochs=1, batch_size=8)), normed),
+        (power_of_choice(4, local=Local(lr=0.05, epochs=1, batch_size=8)), "fdms_cnn"),
+        (power_of_choice(4, local=Local(lr=0.05, epochs=1, batch_size=8)), normed),
     ],
-    ids=["scaffold cnn", "scaffold softmax", "mifa normed"],
+    ids=["scaffold cnn", "scaffold softmax", "mifa normed", "losses cnn", "losses normed"],
 )
 def test_whole_runs_have_the_same_bits(strategy, model):
     """Logs, losses, evaluation and the oracle's figures, too."""

@@ -447,7 +447,8 @@ def simulate(
     device : str
         ``"cpu"``, or what torch calls another device.
     workers : int, optional
-        Processes; by default one per core. The bits do not depend on it.
+        How many clients are trained at a time: in threads by the compiled kernels, in processes by
+        the loop; by default one per core. The bits do not depend on it.
     engine : {"auto", "loop", "kernels"}
         What trains the clients: by default compiled kernels where they are installed and the model
         is a plain chain of small layers, else the loop, which trains any module. The two differ in

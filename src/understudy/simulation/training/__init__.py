@@ -1,1 +1,1 @@
-"""Local training: batches, engines, worker processes, evaluation."""
+"""Local training: batches, engines, threads and worker processes, evaluation."""

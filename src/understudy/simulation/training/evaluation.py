@@ -6,7 +6,7 @@ whoever computes them: this process, or workers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -114,21 +114,45 @@ def evaluate(
 
 
 def client_losses(
-    module: nn.Module, federation: Federation, ids: Ints, loss: Loss, device: str = "cpu"
+    outputs: Callable[[Ints], torch.Tensor],
+    federation: Federation,
+    ids: Ints,
+    loss: Loss,
+    together: bool = False,
 ) -> Floats:
-    """(len(ids),) mean loss on each client's validation (else training) examples."""
+    """(len(ids),) mean loss on each client's validation (else training) examples.
+
+    Parameters
+    ----------
+    outputs : function
+        Of indices of examples: what the model says to them.
+    federation : Federation
+        The examples.
+    ids : (k,) int
+        The clients.
+    loss : function
+        Of outputs and labels; the mean over them.
+    together : bool
+        Ask once for the examples of all clients, where no answer depends on who else is asked;
+        otherwise client by client, so that each one's batches are its own.
+    """
+    validation = federation.validation
 
     def own(client: int) -> Ints:
-        validation = federation.validation
         if validation is None or not len(validation[client]):
             return federation.clients[client]
         return validation[client]
 
-    losses = []
-    for examples in (own(int(client)) for client in ids):
-        outputs = outputs_of(module, federation.x, examples, device).cpu()
-        losses.append(mean_loss(outputs, labels_of(federation.y, examples), loss))
-    return np.array(losses)
+    held = [own(int(client)) for client in ids]
+    said: Iterable[torch.Tensor] = map(outputs, held)
+    if together and held:
+        said = torch.split(outputs(np.concatenate(held)), [len(examples) for examples in held])
+    return np.array(
+        [
+            mean_loss(answers, labels_of(federation.y, examples), loss)
+            for answers, examples in zip(said, held, strict=True)
+        ]
+    )
 
 
 # -- outputs ---------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from understudy.core.rng import generator, torch_seed
 from understudy.core.types import Ints
 from understudy.simulation.training.batches import drawn
 from understudy.simulation.training.jobs import Job, Recipe, Trained
-from understudy.simulation.training.kernels.chain import Layer, Refused, chain_of
+from understudy.simulation.training.kernels.chain import Dropout, Layer, Refused, chain_of
 from understudy.simulation.training.kernels.library import BITS, Library, loaded
 from understudy.simulation.training.kernels.plan import Plan, plan_of
 
@@ -47,10 +47,17 @@ def kernel_plan(
     if y.dtype != torch.int64 or y.ndim != 1 or not len(y):
         raise Refused("labels are not classes")
     layers = chain_of(recipe.module) if layers is None else layers
+    if _kept(chain_of(recipe.module, training=False)) != _kept(layers):  # they evaluate, too
+        raise Refused("its forward does something else in evaluation")
     plan = plan_of(layers, layout, tuple(x.shape[1:]), dtype)
     if int(y.min()) < 0 or int(y.max()) >= plan.n_classes:
         raise Refused("there are labels beyond the outputs")  # torch's to complain about
     return plan
+
+
+def _kept(layers: Sequence[Layer]) -> list[Layer]:
+    """What is left of layers in evaluation."""
+    return [layer for layer in layers if not isinstance(layer, Dropout)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +101,11 @@ class KernelEngine:
         plan = self.plan
         self._tables = _Tables((plan.head, plan.ops, plan.offsets, plan.taps, plan.arena()))
         self._addresses = self._tables.addresses
+
+    def another(self) -> KernelEngine:
+        """The same with an arena of its own, for another thread."""
+        x, y = torch.from_numpy(self.x), torch.from_numpy(self.y)
+        return KernelEngine(self.recipe, x, y, self.plan, self.library)
 
     def train(self, job: Job) -> Trained:
         local = self.recipe.local

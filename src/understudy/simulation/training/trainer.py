@@ -1,4 +1,4 @@
-"""Local training of a round: in this process, or spread over worker processes. The same bits."""
+"""Local training of a round: in this process, its threads, or worker processes. The same bits."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import copy
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -22,14 +23,21 @@ from understudy.simulation.data.shared_memory import Handle, Shared, aligned_mat
 from understudy.simulation.training.batches import n_steps_of
 from understudy.simulation.training.conv_kernels import Cost, kernels, measure
 from understudy.simulation.training.engines import choose, engine_for
-from understudy.simulation.training.evaluation import client_losses, model_outputs, pieces
+from understudy.simulation.training.evaluation import (
+    client_losses,
+    model_outputs,
+    outputs_of,
+    pieces,
+)
 from understudy.simulation.training.jobs import EngineChoice, Job, Loss, Recipe, Trained
 from understudy.simulation.training.kernel_engine import KernelEngine
+from understudy.simulation.training.kernel_threads import KernelThreads
 from understudy.simulation.training.workers import TrainRequest, Workers, start_workers
 
-# Work of a round, in seconds of a typical core, from which worker processes pay. Counted, not
-# measured: see `Pace`.
+# Work of a round, in seconds of a typical core, from which worker processes (for the loop) and
+# threads (for the kernels) pay. Counted, not measured: see `Pace`.
 WORTH_WORKERS = 0.02
+WORTH_THREADS = 0.005
 WORTH_STARTING = 0.2  # of a round with everybody, from which processes are started beforehand
 AT_ONCE = 0.75  # of the work that is left, given out in one large part per worker
 
@@ -68,8 +76,9 @@ class LocalTrainer:
     loss : function
         Of outputs and labels; the mean over the batch.
     workers : int, optional
-        Processes of one thread each; by default one for each core this process may use. A round
-        whose counted work is too small to be worth it is trained in this process.
+        How many clients are trained at a time: by the compiled kernels in threads of this process,
+        by the loop in processes of one thread each. By default one for each core this process may
+        use. A round whose counted work is too small to be worth it is trained by this thread.
     device : str
         ``"cpu"``; others train in this process.
     engine : {"auto", "loop", "kernels"}
@@ -97,16 +106,22 @@ class LocalTrainer:
         self.engine = choose(recipe, federation.x, federation.y, engine)
         self.recipe = replace(recipe, engine=self.engine)
         self._pace = pace_of(self.engine)
-        if self.n_workers > 1 and self._work(range(federation.n_clients), 0) >= WORTH_STARTING:
+        by_loop = self.engine.plan is None
+        everyone = range(federation.n_clients)
+        if by_loop and self.n_workers > 1 and self._work(everyone, 0) >= WORTH_STARTING:
             start_workers(self.n_workers)
         self._module = copy.deepcopy(clean)
         self._evaluated = copy.deepcopy(clean)  # the other is pointed at rows while it trains
         own = replace(self.recipe, module=self._module)
         self._here = engine_for(own, federation.x.to(device), federation.y.to(device))
+        self._threads: KernelThreads | None = None
+        if isinstance(self._here, KernelEngine):
+            self._threads = KernelThreads(self._here, self.n_workers)
         self._workers: Workers | None = None
         self._deaths = 0  # of workers that were let go
         self._params: Shared | None = None
         self._matrix: dict[str, Shared] = {}
+        self._own_matrix: dict[str, torch.Tensor] = {}
 
     @property
     def deaths(self) -> int:
@@ -121,10 +136,10 @@ class LocalTrainer:
         clients = cohort.asked.tolist()
         if not clients:
             return Arrivals.none()
-        if self.n_workers > 1 and len(clients) > 1 and self._work(clients, t) >= WORTH_WORKERS:
+        if self._threads is None and self._is_worth(clients, t, WORTH_WORKERS):
             matrix, trained = self._spread(params, cohort, clients, t, into)
         else:
-            matrix, trained = self._alone(params, cohort, clients, t, into)
+            matrix, trained = self._here_in_rows(params, cohort, clients, t, into)
         return Arrivals(
             ids=cohort.asked,
             deltas=matrix,
@@ -135,10 +150,15 @@ class LocalTrainer:
 
     def losses(self, params: torch.Tensor, ids: Ints) -> Floats:
         """(len(ids),) mean loss of a model on each client's validation (else training) examples."""
-        loss, device = self.recipe.loss, self.recipe.device
+        data, loss, device = self.federation, self.recipe.loss, self.recipe.device
+        if self.engine.plan is not None:
+            with one_thread():
+                ask = partial(self.outputs, params)
+                return client_losses(ask, data, ids, loss, together=True)
         with kernels(self.onednn):
             point_to(self._module, self.layout, params)
-            return client_losses(self._module, self.federation, ids, loss, device)
+            ask = partial(outputs_of, self._module, data.x, device=device)
+            return client_losses(lambda held: ask(held).cpu(), data, ids, loss)
 
     def outputs(self, params: torch.Tensor, indices: Ints) -> torch.Tensor:
         """What the model with these parameters says to some of the examples.
@@ -147,19 +167,22 @@ class LocalTrainer:
         as long for the examples of a small net.
         """
         work = len(indices) * self.cost.per_example / self._pace.multiply_adds
+        if self._threads is not None:
+            n_parts = self.n_workers if work >= WORTH_THREADS else 1
+            return self._threads.outputs(params, pieces(indices, n_parts) or [indices])
         # processes are not started for this alone
         if self._workers is not None and self._params is not None and work >= WORTH_WORKERS:
             self._params.tensor.copy_(params)
             return self._workers.outputs(self._params.handle, pieces(indices, self.n_workers))
-        if isinstance(self._here, KernelEngine):
-            return self._here.outputs(params, indices)
         x, device = self.federation.x, self.recipe.device
         return model_outputs(self._evaluated, params, x, indices, device)
 
     def close(self) -> None:
-        """Let go of shared memory. Worker processes stay for the next run, and end when idle."""
+        """Let go of rows and threads. Worker processes stay for the next run, and end when idle."""
         self._deaths = self.deaths
-        self._workers, self._params, self._matrix = None, None, {}
+        self._workers, self._params, self._matrix, self._own_matrix = None, None, {}, {}
+        if self._threads is not None:
+            self._threads.close()
 
     def _work(self, clients: Sequence[int], t: int) -> float:
         sizes, steps = self.federation.sizes[list(clients)], self._steps(clients, t)
@@ -171,14 +194,14 @@ class LocalTrainer:
     def _steps(self, clients: Sequence[int], t: int) -> Ints:
         return n_steps_of(self.federation.sizes[list(clients)], self.local, t)
 
-    def _alone(
+    def _is_worth(self, clients: list[int], t: int, seconds: float) -> bool:
+        """Whether several clients are trained at a time."""
+        return self.n_workers > 1 and len(clients) > 1 and self._work(clients, t) >= seconds
+
+    def _here_in_rows(
         self, params: torch.Tensor, cohort: Cohort, clients: list[int], t: int, into: str
     ) -> tuple[torch.Tensor, Trained]:
-        n_bytes = len(clients) * row_stride(self.layout.size, params.dtype) * params.dtype.itemsize
-        if params.device.type == "cpu" and n_bytes > shared.IN_MEMORY:
-            matrix = self._shared_rows(into, len(clients), params.dtype).tensor[: len(clients)]
-        else:
-            matrix = aligned_matrix(len(clients), self.layout.size, params.dtype).to(params.device)
+        matrix = self._own_rows(into, len(clients), params)
         job = Job(
             t,
             clients,
@@ -189,8 +212,11 @@ class LocalTrainer:
             _each(cohort.correction, clients, matrix),
             cohort.lr,
         )
-        if self.engine.plan is not None:  # the kernels use nothing of torch's
-            return matrix, self._here.train(job)
+        if self._threads is not None:  # the kernels use nothing of torch's
+            several = self._is_worth(clients, t, WORTH_THREADS)
+            return matrix, self._threads.train(
+                job, self._parts(clients, t) if several else [job.rows]
+            )
         with kernels(self.onednn), one_thread():
             return matrix, self._here.train(job)
 
@@ -222,6 +248,17 @@ class LocalTrainer:
             for position, result in zip(part, results, strict=True):
                 trained[position] = result
         return matrix.tensor[: len(clients)], trained
+
+    def _own_rows(self, role: str, n_rows: int, like: torch.Tensor) -> torch.Tensor:
+        """(n_rows, d) of this process; beyond a budget they lie in a file."""
+        n_bytes = n_rows * row_stride(self.layout.size, like.dtype) * like.dtype.itemsize
+        if like.device.type == "cpu" and n_bytes > shared.IN_MEMORY:
+            return self._shared_rows(role, n_rows, like.dtype).tensor[:n_rows]
+        rows = self._own_matrix.get(role)
+        if rows is None or len(rows) < n_rows:
+            rows = aligned_matrix(n_rows, self.layout.size, like.dtype).to(like.device)
+            self._own_matrix[role] = rows
+        return rows[:n_rows]
 
     def _shared_rows(self, role: str, n_rows: int, dtype: torch.dtype) -> Shared:
         """Rows in shared memory; made anew only when more are needed than ever before."""

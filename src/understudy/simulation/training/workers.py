@@ -1,4 +1,4 @@
-"""Several processes that train clients of the same round.
+"""Several processes that train clients of the same round by the loop.
 
 One mechanism everywhere, also in notebooks and in scripts without a main guard. Model, loss and
 recipe are sent once a run; data, parameters and results are shared memory.
@@ -26,7 +26,6 @@ from understudy.simulation.training.conv_kernels import kernels
 from understudy.simulation.training.engines import engine_for
 from understudy.simulation.training.evaluation import model_outputs
 from understudy.simulation.training.jobs import Engine, Job, Recipe, Trained
-from understudy.simulation.training.kernel_engine import KernelEngine
 from understudy.simulation.training.pool import ChildDied, end_workers, pool_of
 
 TRIES = 2  # of a round in which a worker died
@@ -163,6 +162,4 @@ def _train(kit: RunKit, order: TrainRequest) -> Trained:
 
 def _outputs(kit: RunKit, order: tuple[Handle, Ints]) -> torch.Tensor:
     (params, indices), bench = order, _unpacked(kit)
-    if isinstance(bench.engine, KernelEngine):
-        return bench.engine.outputs(attach(params), indices)
     return model_outputs(bench.module, attach(params), bench.x, indices)

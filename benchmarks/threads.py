@@ -1,0 +1,106 @@
+"""The kernels in threads of one process, and in worker processes: the evidence for threads.
+
+Run, from the top of the project: ``python -m benchmarks.threads`` (``--turns 3``). Each figure is
+taken in a process of its own, in turns; ``benchmarks/threads.json`` has the medians. Both ways end
+with the same bits, which is checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import torch
+
+from benchmarks.models import build
+from benchmarks.workloads import WORKLOADS, client_slice, load
+from understudy.core.types import Cohort
+from understudy.parts.local import Local
+from understudy.simulation import Federation, LocalTrainer
+
+NAMES, WAYS = ("W1", "W2", "W3"), ("processes", "threads")
+ROUNDS = {"W1": 6, "W2": 4, "W3": 30}
+
+
+def measure(name: str, way: str, started: float) -> dict[str, float]:
+    """Training alone, of a few rounds; the first two are for warming up."""
+    workload = WORKLOADS[name]
+    torch.set_num_threads(1)
+    examples, labels = load(workload)
+    n_clients, everything = len(workload.sizes), np.arange(len(labels))
+    federation = Federation(
+        x=torch.from_numpy(examples),
+        y=torch.from_numpy(labels),
+        clients=tuple(everything[client_slice(workload, k)] for k in range(n_clients)),
+        test=everything[-1:],
+    )
+    passes = {} if workload.epochs is None else {"epochs": workload.epochs}
+    local = Local(
+        lr=workload.lr,
+        steps=workload.steps,
+        batch_size=workload.batch_size,
+        weight_decay=workload.weight_decay,
+        **passes,
+    )
+    module = build(workload.model)
+    trainer = LocalTrainer(federation, module, local, 0, workers=2, engine="kernels")
+    if way == "processes":
+        trainer._threads = None  # then rounds are spread over worker processes
+    params, ids, seconds = trainer.layout.vector(module), np.array(workload.trained), []
+    nobody = np.zeros((0, 2), dtype=np.int64)
+    for t in range(ROUNDS[name] + 2):
+        begin = time.perf_counter()
+        arrived = trainer.train(params, Cohort(t, ids, np.ones(len(ids)), ids, nobody), t)
+        seconds.append(time.perf_counter() - begin)
+        if t == 0:
+            startup = time.time() - started
+    me = psutil.Process()
+    memory = sum(one.memory_full_info().pss for one in [me, *me.children(recursive=True)])
+    return {
+        "seconds_per_round": statistics.median(seconds[2:]),
+        "startup_seconds": startup,
+        "pss_mb": memory / 1e6,
+        "sum_of_updates": float(torch.as_tensor(arrived.deltas).double().sum()),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)  # in a process of its own
+    given = parser.parse_args()
+    if given.one:
+        name, way, started = given.one
+        print(json.dumps(measure(name, way, float(started))))
+        return
+    figures: dict[str, dict[str, dict[str, float]]] = {}
+    for name in NAMES:
+        found: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
+        for _ in range(given.turns):
+            for way in WAYS:
+                command = [sys.executable, "-m", "benchmarks.threads", "--one", name, way]
+                line = subprocess.check_output([*command, repr(time.time())], text=True)
+                found[way].append(json.loads(line))
+        assert len({one["sum_of_updates"] for way in WAYS for one in found[way]}) == 1
+        figures[name] = {
+            way: {key: statistics.median(one[key] for one in found[way]) for key in found[way][0]}
+            for way in WAYS
+        }
+        for way in WAYS:
+            told = figures[name][way]
+            print(
+                f"{name} {way:<10}{told['seconds_per_round']:8.4f} s a round, first round after "
+                f"{told['startup_seconds']:.1f} s, {told['pss_mb']:.0f} MB"
+            )
+    Path(__file__).with_suffix(".json").write_text(json.dumps(figures, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""Threads that train clients of the same round by the compiled kernels.
+
+A call of the kernels holds no lock of the interpreter and uses nothing of torch's. So threads of
+this process do for the kernels what worker processes do for the loop, without a second interpreter,
+a second torch and a shared copy of the data.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+import torch
+
+from understudy.core.types import Ints
+from understudy.simulation.training.jobs import Job, Trained
+from understudy.simulation.training.kernel_engine import KernelEngine
+
+Part = TypeVar("Part")
+Result = TypeVar("Result")
+
+
+class KernelThreads:
+    """Does the parts of a round, or of an evaluation, in several threads.
+
+    Parameters
+    ----------
+    engine : KernelEngine
+        Where there is one thread or one part; each thread gets another with the same plan.
+    n_threads : int
+        How many. They are started by the first call that has more than one part.
+    """
+
+    def __init__(self, engine: KernelEngine, n_threads: int) -> None:
+        self.n_threads, self._engine = n_threads, engine
+        self._end: Callable[[], object] | None = None
+        self._inbox: SimpleQueue[Work | None] = SimpleQueue()
+
+    @property
+    def are_started(self) -> bool:
+        """Whether there are threads, waiting or at work."""
+        return self._end is not None
+
+    def train(self, job: Job, parts: Sequence[Sequence[int]]) -> Trained:
+        """Train all clients of a job; a part is positions among them."""
+        trained: Trained = [(0, 0.0)] * len(job.clients)
+        for part, results in zip(parts, self._all(partial(_train, job), parts), strict=True):
+            for position, result in zip(part, results, strict=True):
+                trained[position] = result
+        return trained
+
+    def outputs(self, params: torch.Tensor, parts: Sequence[Ints]) -> torch.Tensor:
+        """What the model with these parameters says to the examples of all parts, in order."""
+        found = self._all(lambda engine, part, _: engine.outputs(params, part), parts)
+        return found[0] if len(found) == 1 else torch.cat(found)
+
+    def close(self) -> None:
+        """End the threads. The next call that needs some starts new ones."""
+        if self._end is not None:
+            self._end()
+            self._end = None
+
+    def _all(
+        self, task: Callable[[KernelEngine, Part, Work], Result], parts: Sequence[Part]
+    ) -> list[Result]:
+        work = Work(task, parts)
+        if self.n_threads == 1 or len(parts) == 1:
+            return [task(self._engine, part, work) for part in parts]
+        try:
+            if self._end is None:
+                self._start()
+            for _ in range(self.n_threads):
+                self._inbox.put(work)
+            return work.results()
+        finally:  # after an interrupt nobody may write to rows that are trained anew
+            work.stop()
+
+    def _start(self) -> None:
+        inbox: SimpleQueue[Work | None] = SimpleQueue()
+        self._inbox = inbox
+        # threads know nothing of this object: when it is gone, they end
+        self._end = weakref.finalize(self, _end_threads, inbox, self.n_threads)
+        for number in range(self.n_threads):
+            threading.Thread(
+                target=_serve,
+                args=(inbox, self._engine.another()),
+                name=f"understudy-kernels-{number}",
+                daemon=True,  # an interrupt while threads start must not keep the process alive
+            ).start()
+
+
+class Work:
+    """Parts that threads take one after the other.
+
+    Parameters
+    ----------
+    task : function
+        Of an engine, a part and this object: its result.
+    parts : sequence
+        In the order in which they are taken.
+    """
+
+    def __init__(self, task: Callable[[KernelEngine, Any, Work], Any], parts: Sequence[Any]):
+        self.is_stopped = False
+        self._task, self._parts = task, parts
+        self._results: list[Any] = [None] * len(parts)
+        self._next = self._n_done = self._n_active = 0
+        self._error: BaseException | None = None
+        self._changed = threading.Condition()
+
+    def help_with(self, engine: KernelEngine) -> None:
+        """Do parts until none is left."""
+        while (number := self._taken()) is not None:
+            try:
+                result = self._task(engine, self._parts[number], self)
+            except BaseException as error:
+                self._put_back(error)
+                return
+            with self._changed:
+                self._results[number] = result
+                self._n_done += 1
+                self._n_active -= 1
+                self._changed.notify_all()
+
+    def results(self) -> list[Any]:
+        """Of all parts, when all are done; the first error, if there is one."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._n_done == len(self._parts) or self._error is not None
+            )
+        if self._error is not None:
+            raise self._error
+        return self._results
+
+    def stop(self) -> None:
+        """No part is begun any more, and those that were begun are waited for."""
+        with self._changed:
+            self.is_stopped = True
+            self._changed.wait_for(lambda: self._n_active == 0)
+
+    def _taken(self) -> int | None:
+        with self._changed:
+            if self.is_stopped or self._next == len(self._parts):
+                return None
+            self._next += 1
+            self._n_active += 1
+            return self._next - 1
+
+    def _put_back(self, error: BaseException) -> None:
+        with self._changed:
+            self._error = self._error or error
+            self._n_active -= 1
+            self._changed.notify_all()
+
+
+def _train(job: Job, engine: KernelEngine, part: Sequence[int], work: Work) -> Trained:
+    trained: Trained = []
+    for position in part:
+        if work.is_stopped:
+            break
+        clients, rows = [job.clients[position]], [job.rows[position]]
+        trained += engine.train(replace(job, clients=clients, rows=rows))
+    return trained
+
+
+def _serve(inbox: SimpleQueue[Work | None], engine: KernelEngine) -> None:
+    while (work := inbox.get()) is not None:
+        work.help_with(engine)
+
+
+def _end_threads(inbox: SimpleQueue[Work | None], n_threads: int) -> None:
+    for _ in range(n_threads):
+        inbox.put(None)
