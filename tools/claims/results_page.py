@@ -393,7 +393,8 @@ def _words(contrast: Contrast, claim: Claim) -> str:
     names = [_side(side, contrast, shared) for side in contrast.sides]
     if all(set(pick.labels) <= set(shared) for pick in contrast.picks):
         shared.pop("strategy", None)  # told as the side's own name
-    where = ", ".join(_label(name, value) for name, value in shared.items() if name != "block")
+    hidden = () if _has_blocks(claim) else ("block",)
+    where = ", ".join(_label(name, value) for name, value in shared.items() if name not in hidden)
     where = f" ({where})" if where else ""
     if contrast.kind == "order":
         better = "below" if claim.better == "lower" else "above"
@@ -407,6 +408,12 @@ def _words(contrast: Contrast, claim: Claim) -> str:
         return f"{names[0]} within {within} of {names[1]}{where}"
     joined = {"": names[0], "difference": " − ".join(names), "ratio": " over ".join(names)}
     return f"{joined[contrast.told_as]}{where}"
+
+
+def _has_blocks(claim: Claim) -> bool:
+    """Whether contrasts differ in their block: then it has to be told."""
+    picks = (pick for contrast in claim.contrasts for pick in contrast.picks)
+    return len({pick.labels.get("block") for pick in picks}) > 1
 
 
 def _trend(contrast: Contrast, where: str) -> str:
