@@ -7,7 +7,7 @@
 3. the same, and each method with the server step that suits it, chosen with other seeds and on
    validation data.
 
-It takes some minutes on two cores, and can be interrupted and started again. The tables stand in
+It can be interrupted and started again. How long it takes, and the tables, are in
 docs/comparing.md.
 """
 
@@ -62,7 +62,7 @@ def study(name: str, strategies: Mapping[str, Strategy], **asked: Any) -> Study:
             "n_clients": 20,
             "per_client": 64,
             "validation": 0.2,
-            "seed": "run",  # each seed divides the data anew
+            "seed": "run",  # each seed divides the data again
         },
         model="mlp",
         strategies=strategies,

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import understudy
+from tests.wording import quaint
 from understudy import (
     Blind,
     FixedDropout,
@@ -31,6 +32,7 @@ from understudy import (
 )
 from understudy.measures import MEASURES
 from understudy.simulation import clustered_digits, simulate
+from understudy.studies.definition import builtins
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src"
@@ -124,6 +126,26 @@ def test_the_page_on_logging_writes_event_files(tmp_path, monkeypatch):
             assert scalars(f"mine/{strategy}-{seed}", "test_accuracy") == pytest.approx(stored)
 
 
+PROSE = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "SECURITY.md"]
+PROSE += sorted((ROOT / "examples").glob("*.ipynb"))
+PROSE += sorted((SOURCE / "understudy" / "studies" / "report").glob("*.html"))
+
+
+@pytest.mark.parametrize("page", PROSE, ids=named)
+def test_a_page_has_no_quaint_words(page):
+    assert quaint(read(page)) == []
+
+
+@pytest.mark.parametrize("study", builtins.listed(), ids=lambda study: study.name)
+def test_a_built_in_study_is_told_without_quaint_words(study):
+    assert quaint(f"{study.title}. {study.shows}") == []
+
+
+def test_quaint_words_are_found():
+    assert quaint("It goes\non, Louder.") == ["goes on", "Louder"]
+    assert quaint("ongoing on the wayside") == []
+
+
 def test_no_block_is_overlooked():
     """Every fence that says python is one that the pattern above takes up."""
     for page in PAGES:
@@ -200,6 +222,22 @@ def test_the_reference_has_every_column_of_a_runs_frame():
     columns = set(run.frame().columns)
     assert {"came", "no_candidate", "guard_bound", "oracle_error_wanted", "sigma_f"} <= columns
     assert columns <= section("Columns of `run.frame()`") | section("Notes")
+
+
+def test_the_reference_has_every_column_of_results_by_client(tmp_path):
+    study = understudy.Study(
+        name="small",
+        data=clustered_digits(n_clients=6, n_clusters=3, per_client=16),
+        model="softmax",
+        strategies={"fdms": fdms()},
+        availability={"missing": FixedDropout(0.3)},
+        rounds=2,
+        per_client_every=1,
+    )
+    study.run(tmp_path, jobs=1, progress=False)
+    columns = set(understudy.results(tmp_path / "small", level="client").columns)
+    assert {"client", "spoke_for_others", "group", "accuracy"} <= columns
+    assert columns <= section('Columns of `results(…, level="client")`')
 
 
 def test_the_reference_has_every_measure_and_every_plot():

@@ -63,6 +63,7 @@ def test_a_study_and_its_report(tmp_path):
     assert "standing-in" in page
     assert number_after("fdms minus left out, 70 % missing:", text) > 5  # points
     assert kinds.count("image/png") == 1
+    assert "minus left out, points</th>" in (tmp_path / "played.ipynb").read_text(encoding="utf-8")
 
 
 @pytest.mark.process

@@ -107,12 +107,12 @@ def test_a_run_tells_its_strategy_how_far_it_is_and_how_good():
         evaluate_every=2, workers=1,
     )  # fmt: skip
     begin = f"<Run of {stale()!r}: "
-    assert repr(run) == f"{begin}0 of 3 rounds played>"
+    assert repr(run) == f"{begin}0 of 3 rounds done>"
     evaluated = {}
     for log in run:
         evaluated |= log.metrics
         told = f", test_accuracy {evaluated['test_accuracy']:.4f}" if evaluated else ""
-        assert repr(run) == f"{begin}{log.t + 1} of 3 rounds played{told}>"
+        assert repr(run) == f"{begin}{log.t + 1} of 3 rounds done{told}>"
     assert evaluated
 
 
@@ -125,5 +125,5 @@ def test_a_run_without_accuracy_tells_its_loss():
     )  # fmt: skip
     (log,) = run
     assert repr(run) == (
-        f"<Run of Strategy(): 1 of 1 rounds played, test_loss {log.metrics['test_loss']:.4f}>"
+        f"<Run of Strategy(): 1 of 1 rounds done, test_loss {log.metrics['test_loss']:.4f}>"
     )

@@ -59,7 +59,10 @@ _WORDS: dict[str, tuple[str, str]] = {
     "accuracy_best": ("best accuracy", "Best accuracy: the highest of all evaluated rounds."),
     "accuracy_last": ("last accuracy", "Last accuracy: of the last evaluated round."),
     "accuracy_last10": ("accuracy", "Accuracy: mean of the last 10 evaluated rounds."),
-    "accuracy_mean": ("accuracy on the way", "Accuracy on the way: mean of all evaluated rounds."),
+    "accuracy_mean": (
+        "mean accuracy over rounds",
+        "Mean accuracy over rounds: over all evaluated rounds.",
+    ),
     "loss_best": ("lowest test loss", ""),
     "loss_last": ("last test loss", ""),
     "train_loss_last": ("last training loss", ""),

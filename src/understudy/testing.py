@@ -1,6 +1,6 @@
 """Does a part keep its role's contract? For the parts here and for other people's.
 
-Each ``check_*`` plays a number of rounds with a part and raises a `ContractBroken` that says which
+Each ``check_*`` runs a number of rounds with a part and raises a `ContractBroken` that says which
 promise was not kept. They need no test framework::
 
     from understudy.testing import check_compensator
@@ -216,7 +216,7 @@ def _check_round(strategy: Strategy, state: ServerState, seed: int) -> None:
     _promise(bool(state.active[filled.ids].all()), "only active clients are represented")
     own = np.isin(filled.ids, came)
     speaks_for_itself = (filled.source == filled.ids) | (filled.source == -1)
-    _promise(bool(speaks_for_itself[own].all()), "who came speaks for itself")
+    _promise(bool(speaks_for_itself[own].all()), "a client that came is represented by its own row")
 
 
 def _check_coefficients(part: Compensator, applied: Applied, *, everyone_seen: bool) -> None:

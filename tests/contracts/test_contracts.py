@@ -817,7 +817,7 @@ def test_the_faithful_compensator_is_faithful() -> None:
         (PointsBeyondTheRows(), "points to a row|beyond the last block"),
         (PointsBeforeTheRows(), "points to a row"),
         (CoefficientsOfAnotherShape(), "shape"),
-        (SpeaksForThoseWhoCame(), "speaks for itself"),
+        (SpeaksForThoseWhoCame(), "represented by its own row"),
         (RepresentsTheRetired(), "only active clients|retired"),
         (ForgetsWhenSaved(), "same bits"),
         (CannotBeSaved(), "CannotBeSaved.init: state.things is a dict; a state is None or"),

@@ -181,7 +181,7 @@ def test_one_run_in_two_threads_is_refused() -> None:
     first, refused = in_threads(lambda: next(iter(played)).t, second)
     assert first == 0
     assert isinstance(refused, RuntimeError)
-    assert "being played by another thread" in str(refused)
+    assert "being run by another thread" in str(refused)
 
 
 def test_the_compiled_kernels_wait_for_nobody() -> None:

@@ -636,7 +636,7 @@ def test_a_dry_run_names_data_that_are_not_here(study, command, monkeypatch):
     monkeypatch.delenv("UNDERSTUDY_DATA", raising=False)
     said = command("run", "fdms-fig1", "--dry-run")
     assert said.code == 0
-    assert "\n  data          not here: cifar10, mnist\n" in said.out
+    assert "\n  data          missing: cifar10, mnist\n" in said.out
     assert "torchvision.datasets.MNIST(root, download=True)" in said.out
     assert "  data " not in command("run", "small.toml", "--dry-run").out
 

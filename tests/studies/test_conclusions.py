@@ -146,7 +146,7 @@ def test_unfinished_cells_and_unequal_training_are_told_first():
     found = conclusions(made, "accuracy_last10")
     assert found.overview == (
         "Preliminary: 19 of 20 cells are done.",
-        f"Not all else is equal. {training}",
+        f"The strategies differ in more than their method. {training}",
     )
 
 

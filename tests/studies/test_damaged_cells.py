@@ -289,7 +289,7 @@ def test_lost_models_are_noticed(
     (tmp_path / "runs" / "cells" / key / "model.safetensors").unlink()
     run_study(study, tmp_path / "runs", on="here")
     said = capsys.readouterr().err
-    assert f"1 finished cell has no trained model any more ({key}); --again runs it anew" in said
+    assert f"1 finished cell has no trained model any more ({key}); --again reruns it" in said
 
 
 def test_a_database_that_stays_locked_stops_the_study_and_loses_nothing(

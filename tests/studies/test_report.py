@@ -115,7 +115,7 @@ def test_more_measures_stand_side_by_side(runs, page):
     for name in ("full", "dropout", "fdms"):
         reached = [max(own) >= ABOUT["target"] for own in accuracies(runs, name, 0.5).values()]
         assert price["alpha 0.5", name]["reached"] == f"{sum(reached)} of 3"
-    similar = found.rows("Found by the analyses")
+    similar = found.rows("Results of the analyses")
     assert set(similar) == {("alpha 0.2", "fdms"), ("alpha 0.5", "fdms")}  # nobody else has any
 
 

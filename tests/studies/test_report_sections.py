@@ -7,9 +7,10 @@ import pytest
 
 from tests.studies.pages import Page
 from tests.studies.small_study import ABOUT, NAME, RECIPE, cells, store_small_study
-from understudy import FixedDropout, Local, fdms
+from understudy import FixedDropout, Local, fdms, fedavg
 from understudy._version import __version__
 from understudy.core.types import Outcome
+from understudy.simulation import clustered_digits
 from understudy.studies.definition.cell import Cell, Task
 from understudy.studies.definition.study import Study
 from understudy.studies.report import report
@@ -81,6 +82,27 @@ def test_settings_that_are_not_the_methods_own_are_named(tmp_path):
             store.begin(cell.key, cell.resolved, {"n_clients": 6}, __version__)
     rows = {row[0]: row[2] for row in Page(report.render(tmp_path, NAME)).tables["Strategies"]}
     assert rows["slower"] == "compensator similarity = distance; local lr = 0.05"
+
+
+def test_a_strategy_made_in_python_with_an_availability_of_its_own(tmp_path):
+    """It is stored as a table of its fields, not by a method's name."""
+    local = Local(lr=0.05, epochs=1, batch_size=10)
+    study = Study(
+        name="mine",
+        data=clustered_digits(n_clients=6, n_clusters=3, per_client=16),
+        model="softmax",
+        strategies={
+            "full": {"method": fedavg(local=local), "availability": "always"},
+            "fdms": fdms(local=local),
+        },
+        availability={"half": FixedDropout(0.5)},
+        rounds=1,
+    )
+    study.run(tmp_path, jobs=1, progress=False)
+    rows = {row[0]: row[1:] for row in Page(report.render(tmp_path, "mine")).tables["Strategies"]}
+    assert rows["full"][0].startswith("FedAvg: ")
+    assert rows["full"][1] == "everyone is always available"
+    assert rows["fdms"][0].startswith("FL-FDMS: ")
 
 
 # -- stand-ins ---------------------------------------------------------------------------------

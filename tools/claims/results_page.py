@@ -55,10 +55,11 @@ numbers that are positive where the claim is right, one for each seed:
 | near | A − B + 2 points: A is not worse than B by more than that |
 | value | the mean of ours within the paper's ± tolerance (2 points; 10 % of losses and F1) |
 
-A contrast **holds** when its mean is above 0 beyond chance, is **contradicted** when it is below
-0 beyond chance, and is **open** otherwise. Beyond chance: the 90 % t-interval of the mean over at
-least three seeds lies on one side of 0 (within a claim corrected by Holm), and from five seeds on
-an exact sign-flip test says so too, at 5 %. Where all numbers are equal, that test alone decides.
+A contrast **holds** when its mean is significantly above 0, is **contradicted** when it is
+significantly below 0, and is **open** otherwise. Significantly: the 90 % t-interval of the mean
+over at least three seeds lies on one side of 0 (within a claim corrected by Holm), and from five
+seeds on an exact sign-flip test says so too, at 5 %. Where all numbers are equal, that test
+alone decides.
 A value holds when the interval of our mean lies within the paper's ± tolerance and is
 contradicted when it lies outside; it is judged at the paper's own size only. A claim is
 **reproduced** when all its contrasts hold ("mostly": more than half of them, and none is

@@ -1,7 +1,7 @@
 """Whether runs support a claim: one rule for all claims.
 
-A contrast is one number per seed, positive = the claim. It holds when the mean is above 0 beyond
-chance, is contradicted when it is below 0 beyond chance, and is open otherwise. *Beyond chance*: a
+A contrast is one number per seed, positive = the claim. It holds when the mean is significantly
+above 0, is contradicted when it is significantly below 0, and is open otherwise. *Significantly*: a
 one-sided t-test at 5 % (the 90 % t-interval lies on one side), and from five seeds on also an exact
 sign-flip test at 5 %; within a claim the t-tests are corrected by Holm. A contrast of kind *value*
 holds when the interval of the mean of our numbers lies within the paper's value ± tolerance, and is
@@ -13,7 +13,7 @@ contradicted when it lies outside. A claim is
 * not reproduced, when none holds and one is contradicted;
 * open, when none is decided, with the seeds for a power of 80 %: (2.5 s/d̄)² + 2;
 * not run, when cells are missing;
-* withdrawn, when the paper's own numbers do not bear it out.
+* withdrawn, when the paper's own numbers do not support it.
 
 A run that diverged has no number, and a contrast in which it takes part is open. Equal numbers are
 no certainty: where all are the same, the sign-flip test alone decides, and so five are needed.

@@ -1,4 +1,4 @@
-"""What can be found out about a run once its last round is played.
+"""What can be computed from a run after its last round.
 
 An analysis is a function of the run and its task that returns `Findings`. It is called while the
 run is still open: memories, the trainer and the data can be used. A study names its analyses; other
@@ -77,7 +77,7 @@ def analyse(run: Run, task: Task) -> Findings:
     Parameters
     ----------
     run : Run
-        Its last round is played, and it is still open: call this from the body of the loop over
+        Its last round is done, and it is still open: call this from the body of the loop over
         the run, in the turn of the last round.
     task : Task
         What was run.

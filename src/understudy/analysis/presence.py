@@ -24,9 +24,9 @@ def presence(logs: Iterable[RoundLog], groups: Ints) -> dict[str, float]:
     dict
         ``friend_absence``, the share of absent clients (wanted, and did not come, each round by
         itself) of whose own cluster nobody came: r of FL-FDMS's eq. 74.
-        ``stand_ins_from_elsewhere``, the share of the rows that spoke for an absent client and were
-        another client's whose owner is of another cluster: the event that lemma 2 bounds. Each is
-        left out where there is nothing to count.
+        ``stand_ins_from_elsewhere``, the share of the rows that represented an absent client and
+        were another client's whose owner is of another cluster: the event that lemma 2 bounds. Each
+        is left out where there is nothing to count.
     """
     groups = np.asarray(groups)
     absent = alone = stand_ins = foreign = 0

@@ -228,7 +228,7 @@ def _unknown(name: str) -> str:
     names = [known for section in SECTIONS for known in section.entries()]
     close = difflib.get_close_matches(name.lower(), [*kinds, *names], n=1)
     meant = f"did you mean {close[0]!r}? " if close else ""
-    return f"nothing is named {name!r}; {meant}kinds: {', '.join(kinds)}"
+    return f"unknown name {name!r}; {meant}kinds: {', '.join(kinds)}"
 
 
 def _explained(part: Any, width: int) -> Iterator[str]:

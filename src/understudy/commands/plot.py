@@ -40,7 +40,7 @@ def plot(
     }
     for wanted in names or []:
         if not any(name.startswith(wanted) for name in known):
-            there = ", ".join(known) or "none, since no round was played"
+            there = ", ".join(known) or "none, since no round is done"
             raise ValueError(f"no picture named {wanted!r} of {place.study}; there: {there}")
     for path in figures.save(chosen, place.output if to is None else to):
         typer.echo(path)

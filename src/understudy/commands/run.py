@@ -70,8 +70,8 @@ def run(
     """Run a study, or resume it; then print its table and write its report.
 
     STUDY is a TOML file or the name of a built-in study (see understudy
-    studies); without it, quickstart, which takes a minute or two. Finished
-    cells are not rerun. Ctrl-C stops the study; the same command resumes it.
+    studies); without it, quickstart. Finished cells are not rerun. Ctrl-C
+    stops the study; the same command resumes it.
 
     understudy run
     understudy run --rounds 5 --seeds 1

@@ -39,7 +39,7 @@ def plan(study: Study, folder: Path, skip: frozenset[str] = frozenset()) -> Iter
         rows["disk"] = f"about {readable_bytes(needed.n_bytes)} in {folder}"
     missing = missing_data(pending)
     if missing:
-        rows["data"] = f"not here: {', '.join(missing)}"
+        rows["data"] = f"missing: {', '.join(missing)}"
     yield from text.named(rows)
     for words in missing.values():
         yield from text.wrapped(words)

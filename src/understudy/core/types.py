@@ -308,7 +308,7 @@ class Contributions:
         """Contributions from (ids, block, row within that block, coef) groups.
 
         `row` and `coef` may be scalars. A block mentioned twice is one block: a row is one row,
-        however many clients it speaks for.
+        however many clients it represents.
         """
         if not terms:
             return cls.none(notes)
@@ -345,7 +345,7 @@ class Contributions:
 
     @property
     def source(self) -> Ints:
-        """(c,) owner of each row: who speaks for `ids`; -1 for a mixture or a model."""
+        """(c,) owner of each row: whose row represents `ids`; -1 for a mixture or a model."""
         if not self.rows:
             return np.zeros(0, dtype=np.int64)
         return np.concatenate([block.owner for block in self.rows])[self.row]
@@ -388,7 +388,7 @@ class RoundLog:
     outcome: npt.NDArray[np.int8]  # (N,) of Outcome
     refusals: tuple[Refusal, ...]
     ids: Ints  # (c,) represented client
-    source: Ints  # (c,) who spoke for it; -1 a mixture or a model
+    source: Ints  # (c,) whose row represents it; -1 a mixture or a model
     coef: Floats  # (c,)
     notes: Mapping[str, float]
     metrics: Mapping[str, float] = field(default_factory=dict)  # such as test_loss, test_accuracy

@@ -7,7 +7,9 @@ from importlib.util import find_spec
 from typing import Any
 
 if find_spec("flwr") is None:
-    raise ImportError("understudy.flower needs Flower: pip install 'understudy-fl[flower]'")
+    raise ImportError(
+        "understudy.flower needs Flower: pip install '.[flower]' in the folder of a clone"
+    )
 
 _LATER = {  # a ClientApp need not load what only a ServerApp uses
     "ClientData": "understudy.flower.client",

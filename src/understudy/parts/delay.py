@@ -77,13 +77,13 @@ class FailureState:
 
 @dataclass(frozen=True)
 class Failure:
-    """A client that was asked fails with probability p and is not heard of again in this round.
+    """A client that was asked fails with probability p: its update of this round never arrives.
 
     Parameters
     ----------
     p : float
-        Probability of a failure, in [0, 1], for each client and round anew. Who does not fail
-        answers at once.
+        Probability of a failure, in [0, 1], drawn for each client in each round. Who does not
+        fail answers at once.
     """
 
     p: float = 0.1

@@ -149,8 +149,8 @@ class Local:
     rule : LocalRule
         `Plain`, `Proximal` or `Scaffold`.
     optimizer : str
-        A class of ``torch.optim`` in upper or lower case, such as ``"adam"``; made anew, without
-        memory, for each client and round.
+        A class of ``torch.optim`` in upper or lower case, such as ``"adam"``; created for each
+        client and round, without memory.
     optimizer_options : dict
         Its other arguments, as numbers: ``{"betas": (0.9, 0.99)}``.
 

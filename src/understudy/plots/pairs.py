@@ -33,7 +33,7 @@ def stood_in(
     *,
     title: str | None = None,
 ) -> Figure:
-    """Who stood in for whom: rows are absent clients, columns those who spoke for them.
+    """Who stood in for whom: rows are absent clients, columns the clients that stood in.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ MOST_PENDING = 32
 class ServerState:
     """What changes from round to round. `params` is the flat model; `t` the round that comes next.
 
-    The states of the parts are theirs alone. Facts learnt on the way (`n_examples`,
+    The states of the parts are theirs alone. Facts learnt during the run (`n_examples`,
     `label_counts`) live here, NaN where unknown.
     """
 
@@ -82,7 +82,7 @@ class ServerState:
             )
 
     def close(self) -> None:
-        """Let go of the folder, so that another process may go on with the run."""
+        """Let go of the folder, so that another process may continue the run."""
         for _, store in row_stores(self):
             store.close()
         if self._run_folder is not None:

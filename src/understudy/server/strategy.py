@@ -1,7 +1,7 @@
 """A strategy: the parts of a server put together, and the round they make.
 
 ``select`` says who is wanted and asked; whoever trains, trains; ``apply`` takes what arrived,
-lets the compensator say which row speaks for which client, and takes the step. How, is in
+lets the compensator say which row represents which client, and takes the step. How, is in
 `understudy.server.round`.
 """
 
@@ -157,7 +157,7 @@ class Strategy:
             Where the run is kept, so that it survives a crash: see `commit` and `resume`.
         resume : bool
             Take up the run that the folder holds, if it holds one; else that is an error. So the
-            same program begins a run and goes on with it. Model and population are then those of
+            same program begins a run and resumes it. Model and population are then those of
             the run; seed, number of clients or size of the model that differ are refused.
         extra : dataclass, optional
             What whoever runs the rounds wants to be committed with the state: arrays and numbers.
@@ -280,7 +280,7 @@ class Strategy:
         return self.finish(state, self.fill(state, cohort, arrivals))
 
     def fill(self, state: ServerState, cohort: Cohort, arrivals: Arrivals) -> Filled:
-        """The first half of `apply`: who speaks for whom, and the update that this makes.
+        """The first half of `apply`: which row represents which client, and the update it makes.
 
         For whoever wants to look at the rows before the memories take in the round; `finish` must
         follow.
@@ -327,5 +327,5 @@ class Strategy:
 
     @staticmethod
     def resume(folder: str | Path, strategy: Strategy) -> ServerState:
-        """The state of the last commit in `folder`, to go on with."""
+        """The state of the last commit in `folder`, to continue from."""
         return checkpoint.resume(folder, strategy)

@@ -80,9 +80,9 @@ class OtherEngine(CheckpointError):
 
 
 class Run:
-    """A simulation that is iterated: each turn plays one round and yields its `RoundLog`.
+    """A simulation that is iterated: each iteration runs one round and yields its `RoundLog`.
 
-    Stop early with `break`; iterating again goes on where it stopped.
+    Stop early with `break`; iterating again continues where it stopped.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ class Run:
         """A round, unless another thread plays one: the two would write to the same state."""
         if not self._playing.acquire(blocking=False):
             raise RuntimeError(
-                f"round {self.state.t} of this run is being played by another thread; make a run "
+                f"round {self.state.t} of this run is being run by another thread; make a run "
                 "for each thread, or iterate this one in one of them"
             )
         try:
@@ -342,8 +342,8 @@ class Run:
         return self._kept
 
     def __repr__(self) -> str:
-        """The strategy, how many rounds are played, and the last accuracy (or loss)."""
-        words = f"{self.state.t} of {self.settings.rounds} rounds played"
+        """The strategy, how many rounds are done, and the last accuracy (or loss)."""
+        words = f"{self.state.t} of {self.settings.rounds} rounds done"
         for name in ("test_accuracy", "test_loss"):
             known = [row[name] for row in self._rows if name in row]
             if known:
@@ -454,7 +454,7 @@ def simulate(
         is a plain chain of small layers, else the loop, which trains any module. The two differ in
         last bits. ``"kernels"`` is an error where they cannot train the model.
     folder : path, optional
-        Where the run is kept. The same call goes on where it stopped, first yielding the stored
+        Where the run is kept. The same call continues where it stopped, first yielding the stored
         logs; `rounds`, `workers` and `evaluate_every` may change. With fewer rounds than are
         stored, only these are yielded, while `state` and `module` stay those of the last one.
 

@@ -124,7 +124,7 @@ class Simulation:
         onednn: bool,
         engine: str = ENGINE_BEFORE,
     ) -> str:
-        """What must not change when a run goes on, as JSON; `engine` is the one that is used."""
+        """What must not change when a run is resumed, as JSON; `engine` is the one that is used."""
         told = {
             item.name: describe(getattr(self, item.name))
             for item in told_fields(self)

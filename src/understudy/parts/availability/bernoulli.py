@@ -19,7 +19,7 @@ class BernoulliState:
 
 @dataclass(frozen=True)
 class Bernoulli:
-    """Client i is reachable with probability p_i, in every round anew and whatever the others do.
+    """Client i is reachable with probability p_i, in every round, independently of the others.
 
     Parameters
     ----------

@@ -148,7 +148,7 @@ class Trace:
     """Clients come and go as recorded devices did.
 
     A client is there in a round if its device was at the second at which the round starts,
-    t · seconds_per_round. At the recording's end it starts anew.
+    t · seconds_per_round. At the recording's end it starts again.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ class Trace:
     What a device would do is not known to anybody in advance, so `rates` is None: importance
     sampling, which needs them, refuses such a run. The run's own generator is not used; all
     seeds of a run meet the same attendance, another `seed` here deals other devices. Where the
-    recording is no whole number of days, the hour of the day jumps when it starts anew.
+    recording is no whole number of days, the hour of the day jumps when it starts again.
 
     References
     ----------

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Capped:
     """Limit what one row carries *for others* to ``max(share, 1/|came|)`` of the total.
 
-    A friend of many absent clients otherwise speaks ten times as loud as anyone: a risk to
+    A friend of many absent clients may otherwise have ten times anyone's weight: a risk to
     stability, and an opening for a hostile client. A row's own weight is never cut. What is cut
     goes to the others who came, in proportion to q, until none is over; mixtures are exempt.
 

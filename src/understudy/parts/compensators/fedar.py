@@ -18,7 +18,7 @@ from understudy.parts.compensators.memory import Memory
 class LinearCutoff:
     """g(t) = t₀ + t/b, b > 2: FedAR's choice for convex losses.
 
-    The paper gives no numbers; the defaults keep the absences of 5 to 20 rounds it speaks of.
+    The paper gives no numbers; the defaults keep the absences of 5 to 20 rounds it mentions.
     """
 
     t0: float = 10.0
@@ -54,7 +54,7 @@ class SqrtCutoff:
 class FedAR:
     """FedAR: (1/N_t) Σ_i ψ_i Δ_i η_t/η_s over all clients ever seen.
 
-    The longer a client is away, the louder its last update speaks, up to twice:
+    The longer a client is away, the larger the weight of its last update, up to twice:
     ψ_i = min((τ_i + 1)^ρ, 2), and 0 once τ_i, the rounds since it came, exceeds g(t). A client
     that comes this round has τ_i = 0. N_t counts the clients seen with ψ_i > 0: the server need
     not know how many there are.

@@ -26,7 +26,7 @@ class KeepAskingState:
 
 @dataclass(frozen=True)
 class KeepAsking:
-    """What `inner` picked is wanted, less those who came, until all have; then it picks anew.
+    """What `inner` picked is wanted, less those who came, until all have; then it picks again.
 
     With `Gather`, which takes no step meanwhile, and ``Blind(Uniform(m))``, this is FedAvg with S
     devices as MIFA's authors run it.

@@ -126,7 +126,7 @@ class Task:
         ledger: Ledger | None = None,
         workers: int | None = None,
     ) -> Run:
-        """The simulation, ready to be iterated; with a folder it goes on where it stopped."""
+        """The simulation, ready to be iterated; with a folder it continues where it stopped."""
         from understudy.simulation.run import Run
 
         data = self.federation() if federation is None else federation

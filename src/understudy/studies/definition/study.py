@@ -68,12 +68,13 @@ class Study:
 
     Examples
     --------
-    >>> from understudy import FixedDropout, Study, fdms, fedavg
+    >>> from understudy import FixedDropout, Local, Study, fdms, fedavg
+    >>> same = Local(lr=0.1, epochs=2, batch_size=5)
     >>> study = Study(
     ...     name="friends",
     ...     data={"name": "digits", "partition": "clustered", "per_client": 64},
     ...     model="softmax",
-    ...     strategies={"dropout": fedavg(), "fdms": fdms()},
+    ...     strategies={"dropout": fedavg(local=same), "fdms": fdms(local=same)},
     ...     availability={"half": FixedDropout(0.5)},
     ...     rounds=20,
     ...     seeds=3,

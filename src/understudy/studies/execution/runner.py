@@ -227,7 +227,7 @@ class _Runner:
             n, words = len(lost), ", ".join(lost[:3]) + (", …" if len(lost) > 3 else "")
             self.display.say(
                 f"{n} finished cell{'s have' if n > 1 else ' has'} no trained model any more "
-                f"({words}); --again runs {'them' if n > 1 else 'it'} anew"
+                f"({words}); --again reruns {'them' if n > 1 else 'it'}"
             )
 
     def _tell_versions(self, cells: Sequence[Cell]) -> None:

@@ -1,4 +1,4 @@
-"""Hands cells to an executor, stores what they report, and knows what became of each."""
+"""Hands cells to an executor, stores what they report, and knows the state of each."""
 
 from __future__ import annotations
 

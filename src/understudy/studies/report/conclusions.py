@@ -223,7 +223,8 @@ class _Writer:
             words = [f"{name} {_counted(found)}" for name, found in self.outcomes.items() if found]
             told.append(f"Against {self.comparison.baseline}: {'; '.join(words)}.")
         if self.comparison.training is not None:
-            told.append(f"Not all else is equal. {self.comparison.training}")
+            unequal = "The strategies differ in more than their method."
+            told.append(f"{unequal} {self.comparison.training}")
         return tuple(told)
 
     def how(self) -> str:

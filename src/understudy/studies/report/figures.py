@@ -112,7 +112,7 @@ def levels(data: FigureData) -> Iterator[Picture]:
     metric = main_metric(data.runs, data.about.get("metric"))
     if metric is None:
         return
-    section = "At the end"
+    section = "Final results"
     told = data.groups[0].varying
     if not told:
         frame = data.runs_of(data.groups[:1])

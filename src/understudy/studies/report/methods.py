@@ -91,8 +91,9 @@ def _written(document: Any) -> dict[str, str]:
     for table in (document, *(blocks.values() if isinstance(blocks, Mapping) else ())):
         for label, value in _mapping(_mapping(table).get("strategies")).items():
             name = value if isinstance(value, str) else _mapping(value).get("method")
-            if name in registry.STRATEGIES:
-                found.setdefault(label, str(name))
+            # a strategy made in Python is stored as the table of its fields
+            if isinstance(name, str) and name in registry.STRATEGIES:
+                found.setdefault(label, name)
     return found
 
 

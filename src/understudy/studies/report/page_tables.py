@@ -46,7 +46,7 @@ OFTEN_ZERO = (  # without delays, without a sampler, without a race
     "count_variance",
     "evaluations_spared",
 )
-FOUND = "Found by the analyses"
+FOUND = "Results of the analyses"
 STAND_INS = {  # columns of a table of stand-ins, and their heads
     "absent": "did not come",
     "own": "own last update",

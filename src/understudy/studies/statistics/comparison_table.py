@@ -55,7 +55,7 @@ class Comparison:
         better), difference_half, pairs (seeds in which both have a value), p_t, p_t_holm,
         p_wilcoxon, p_wilcoxon_holm, better (whether the difference is for the better; missing
         where there is none or where that is not known). The price of a target also has reached
-        (how many of the seeds did) and shared (seeds that both played).
+        (how many of the seeds did) and shared (seeds that both have).
     unfinished : int
         Cells that were left out because they are not done.
     without_value : int

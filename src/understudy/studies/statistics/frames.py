@@ -28,8 +28,8 @@ def results(path: str | Path, level: Level = "run", study: str | None = None) ->
     path : path
         A runs folder, or the folder of a study in it.
     level : {"run", "round", "client"}
-        One row per cell, per round of each cell, or per client of each cell. Cells that have
-        played no round have a row only in the first.
+        One row per cell, per round of each cell, or per client of each cell. Cells without a
+        round have a row only in the first.
     study : str, optional
         Which study of the runs folder; by default all, told apart by a first column ``study``
         where there are several.
@@ -48,8 +48,8 @@ def results(path: str | Path, level: Level = "run", study: str | None = None) ->
             late, and arrivals refused; metrics; notes of the parts; ``seconds_…`` of wall clock.
         client
             ``client``; in how many rounds it was wanted, asked, came in time, came late, was
-            refused; ``stood_in_for_it``, rounds in which another's row or a mixture spoke for it;
-            ``spoke_for_others``, how often its row spoke for another; ``n_examples``, ``group``,
+            refused; ``stood_in_for_it``, rounds in which another's row or a mixture represented it;
+            ``spoke_for_others``, how often its row represented another; ``n_examples``, ``group``,
             and each metric per client as last measured.
 
         A label None means "in every group". A measure that has the name of a label is called
@@ -95,7 +95,7 @@ def training_of(store: Store, study: str) -> str | None:
 
 
 def rows_of_clients(store: Store, cell: StoredCell) -> pd.DataFrame:
-    """One row per client of a cell; none where no round was played."""
+    """One row per client of a cell; none where it has no round."""
     columns: dict[str, Any] = dict(store.client_counts(cell.key))
     n_clients = len(columns["wanted"])
     for name, fact in FACTS.items():

@@ -42,7 +42,7 @@ def paired_by_rounds(
     DataFrame
         One row per group and rival: the labels, strategy, difference (rival − baseline, mean over
         rounds), rounds (evaluated, in which both have a value) and p_rounds, NaN with fewer
-        than 5 of them. In every round the mean is taken over the seeds that both played.
+        than 5 of them. In every round the mean is taken over the seeds that both have.
     """
     labels = labels_of(frame)
     others = grouping_of(labels, None)

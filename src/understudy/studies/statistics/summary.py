@@ -49,8 +49,8 @@ def summarise(
             Highest, last and mean of the last 10 of the evaluated rounds (of all where there are
             fewer).
         ``accuracy_mean``
-            Over all evaluated rounds: how good the model was on the way. It needs fewer seeds than
-            the last rounds to tell two methods apart.
+            Over all evaluated rounds: how good the model was during training. It needs fewer seeds
+            than the last rounds to tell two methods apart.
         ``loss_best``, ``loss_last``
             Lowest and last test loss; NaN where the last evaluated round has no number for it.
         ``train_loss_last`` and the like
@@ -62,7 +62,7 @@ def summarise(
             Standard deviation of accuracy, and of the test loss, about a straight line through the
             last 20 evaluated rounds: a curve that only rises does not fluctuate; from three on.
         ``rounds_to_target``, ``clock_to_target``, ``megabytes_to_target``
-            Rounds played, simulated seconds gone by and megabytes sent up and down when the target
+            Rounds, simulated seconds gone by and megabytes sent up and down when the target
             was first reached; NaN: never. Without a delay no simulated time goes by, and there is
             no ``clock_to_target``.
         ``client_accuracy_mean``, ``_variance``, ``_worst10``, ``_best10``

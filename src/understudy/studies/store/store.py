@@ -487,7 +487,7 @@ class Store:
             ofs = "study" if table in ("studies", "study_cells") else "run"
             raise DamagedRun(
                 f"{self.path}: damaged: {table.replace('_', ' ')} of {ofs} {rows[0][0]} do not fit "
-                "their checksum; run the study again, which runs damaged cells anew",
+                "their checksum; run the study again, which reruns damaged cells",
                 str(rows[0][0]),
             )
         self._verified[table, *values] = last
