@@ -24,8 +24,9 @@ from torch.nn.functional import cross_entropy
 from understudy.core.flat import Layout
 from understudy.parts.local import Local
 from understudy.simulation.training.conv_kernels import kernels, measure
+from understudy.simulation.training.engines import LARGE_STEP
 from understudy.simulation.training.jobs import Engine, Job, Recipe
-from understudy.simulation.training.kernel_engine import KernelEngine
+from understudy.simulation.training.kernel_engine import KernelEngine, kernel_plan
 from understudy.simulation.training.kernels.library import chosen_isa
 from understudy.simulation.training.local_sgd import LoopEngine
 
@@ -107,9 +108,21 @@ CASES = (
     Case("CNN 128/128 3×3 8×8", (64, 8, 8), cnn((64, 8, 8), (128, 128), 3, (), same=True)),
 )
 
+# Nets on which the rule's threshold was not set: whether it holds for others, too.
+FRESH = (
+    Case("MLP 561-100", (561,), mlp(561, 100, 10), (16, 128)),
+    Case("MLP 784-512-256-128", (784,), mlp(784, 512, 256, 128, 10), (8, 32, 128)),
+    Case("MLP 3072-1024", (3072,), mlp(3072, 1024, 10), (8, 32, 64)),
+    Case("LeNet 6/16 5×5 grey", GREY, cnn(GREY, (6, 16), 5, (120, 84)), (8, 32, 128)),
+    Case("CNN 16/32 3×3", GREY, cnn(GREY, (16, 32), 3, (128,)), (8, 32, 128)),
+    Case("CNN 20/50 5×5", GREY, cnn(GREY, (20, 50), 5, (500,)), (8, 32, 128)),
+    Case("CNN 32/32/64 3×3 colour", COLOUR, cnn(COLOUR, (32, 32, 64), 3, (64,)), (8, 32, 64)),
+    Case("CNN 48/96 5×5 colour", COLOUR, cnn(COLOUR, (48, 96), 5, (256,)), (8, 32)),
+)
+
 
 def milliseconds(case: Case, batch_size: int, turns: int) -> dict[str, float]:
-    """CPU time of a step by each engine."""
+    """CPU time of a step by each engine, and the work that the rule looks at."""
     torch.manual_seed(0)
     module, rng = case.make(), np.random.default_rng(0)
     n = STEPS * batch_size
@@ -133,7 +146,9 @@ def milliseconds(case: Case, batch_size: int, turns: int) -> dict[str, float]:
                 engine.train(Job(0, [0], [0], params, matrix))
                 took = time.process_time() - begun
             least[name] = min(least[name], took / STEPS * 1e3)
-    return {name: round(float(value), 4) for name, value in least.items()}
+    plan = kernel_plan(recipe, x, y)
+    work = batch_size * (plan.multiply_adds + plan.linear_multiply_adds)
+    return {name: round(float(value), 4) for name, value in least.items()} | {"work": work}
 
 
 def main() -> None:
@@ -142,12 +157,13 @@ def main() -> None:
     parser.add_argument("--isa", choices=("avx512", "avx2"), help="the build to take")
     parser.add_argument("--turns", type=int, default=TURNS)
     parser.add_argument("--only", default="", help="nets whose name has this in it")
+    parser.add_argument("--fresh", action="store_true", help="nets that did not set the threshold")
     given = parser.parse_args()
     if given.isa:
         os.environ["UNDERSTUDY_KERNELS"] = given.isa
     torch.set_num_threads(1)
     rows = []
-    for case in CASES:
+    for case in FRESH if given.fresh else CASES:
         if given.only not in case.name:
             continue
         for batch_size in case.batches:
@@ -161,12 +177,13 @@ def main() -> None:
                 "largest_convolution": largest,
                 **found,
                 "ratio": round(found["loop"] / found["kernels"], 2),
+                "rule": "loop" if found["work"] > LARGE_STEP else "kernels",
             }
             rows.append(row)
             print(
-                f"{case.name:<30} batch {batch_size:>3}  conv {largest:>12,}  "
+                f"{case.name:<30} batch {batch_size:>3}  work {found['work']:8.1e}  "
                 f"loop {found['loop']:9.3f} ms  kernels {found['kernels']:9.3f} ms  "
-                f"{row['ratio']:6.2f}×",
+                f"{row['ratio']:6.2f}×  {row['rule']}",
                 flush=True,
             )
     if given.json:
