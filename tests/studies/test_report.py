@@ -12,9 +12,10 @@ from tests.studies.pages import Page
 from tests.studies.small_study import ABOUT, NAME, cells, store_small_study
 from understudy._version import __version__
 from understudy.studies.report import figures, page_figures, report
-from understudy.studies.report.figure_data import title_of
+from understudy.studies.report.figure_data import FigureData, title_of
 from understudy.studies.report.repeat import command
 from understudy.studies.report.report_text import in_words, meanings, merged, sentence
+from understudy.studies.statistics.frames import results
 from understudy.studies.statistics.groups import groups_of
 from understudy.studies.statistics.main_metric import main_metric
 from understudy.studies.store.schema import StoreError
@@ -280,6 +281,25 @@ def test_a_study_without_groups_shows_its_strategies_side_by_side(tmp_path):
 
 def stored(seed=0, key=None, **labels):
     return StoredCell(key or repr((labels, seed)), labels, seed, "done", None, "1", {}, 1, {})
+
+
+def at_the_end(folder, never):
+    """Names of the pictures of a price that the cells at these places never paid."""
+    frame = results(folder, study=NAME).assign(rounds_to_target=2.0)
+    frame.loc[never, "rounds_to_target"] = np.nan
+    with Store.open(folder) as store:
+        data = FigureData(store, NAME, frame)
+        data.about = {**data.about, "metric": "rounds_to_target"}
+        return [picture.name for picture in figures.levels(data)]
+
+
+def test_a_price_that_not_all_runs_paid_is_not_drawn(runs, tmp_path):
+    """A mean over two fast seeds of five would look best; tables say how many reached it."""
+    assert at_the_end(runs, []) == ["levels-alpha"]
+    assert at_the_end(runs, [2]) == []
+    alone = store_small_study(tmp_path, alphas=(0.2,), seeds=2, rounds=2)
+    assert at_the_end(alone, []) == ["at-the-end"]
+    assert at_the_end(alone, [1]) == []
 
 
 def test_references_are_in_every_group_and_own_cells_come_first():
