@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 SET, BLOCK = "--set", "--block"  # of the command line
 
+BUILT_IN = Path(__file__).resolve().parents[1] / "builtin"
 
 class Study:
     """A grid of simulations: strategies × availability × axes × seeds.
@@ -213,8 +214,7 @@ class Study:
         values += [value for path, value in changes if path[0] not in config.TOLD]
         if self.file is None or not plugins.is_named_in(values):
             return ()
-        built_in = self.file.parent == Path(__file__).parents[1] / "builtin"
-        return (str(Path.cwd() if built_in else self.file.parent),)
+        return (str(Path.cwd() if self.built_in else self.file.parent),)
 
     def _read_texts(self, document: Document) -> None:
         def text(key: str) -> str | None:
@@ -358,6 +358,11 @@ class Study:
             "shows": self.shows,
             "scale": self.scale,
             "baseline": self.baseline,
+    @property
+    def built_in(self) -> bool:
+        """Whether its file is one that comes with the package, and no copy of it."""
+        return self.file is not None and self.file.parent == BUILT_IN
+
             "target": self.target,
             "metric": self.metric,
             "rounds": self.rounds,
@@ -393,6 +398,7 @@ class Study:
 
         return run_study(self, folder, **options)
 
+            "built_in": self.built_in,
     def __repr__(self) -> str:
         scale = "" if self.scale is None else f" at scale {self.scale!r}"
         return f"<Study {self.name!r}{scale}: {len(self._drafts)} cells>"
