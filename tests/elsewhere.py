@@ -55,6 +55,8 @@ class Elsewhere(TorchFunctionMode):
                 (tuple(one.shape), "elsewhere" if is_marked(one) else "cpu") for one in tensors
             ]
             raise RuntimeError(f"{name}: expected all tensors on one device, got {shapes}")
+        if name == "__set__":  # as of `data`: of the tensor itself, not of a plain view of it
+            return func(args[0], *tree_map(_plain, args[1:]))
         if target is not None:
             args = tuple(
                 "cpu"

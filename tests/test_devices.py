@@ -1,12 +1,15 @@
 """A device other than the CPU: what can be shown without one."""
 
+import copy
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from tests.elsewhere import DEVICE, Elsewhere, is_marked, mark
+from tests.simulation.small import federation
 from tests.studies.texts import study
 from understudy import (
     FDMS,
@@ -26,8 +29,9 @@ from understudy import (
     TrimmedMean,
     Yogi,
     fedavg,
+    power_of_choice,
 )
-from understudy.simulation import Simulation, clustered_digits, simulate
+from understudy.simulation import LocalTrainer, Simulation, build, clustered_digits, simulate
 from understudy.simulation.training import generators
 from understudy.studies import StudyError
 
@@ -82,6 +86,43 @@ def test_no_part_mixes_devices(name, kept, tmp_path):
     for one, other in zip(found, expected, strict=True):
         assert torch.equal(one, other)
     assert not torch.equal(expected[-1], expected[0])
+
+
+def elsewhere(module):
+    """The module with its parameters elsewhere."""
+    for part in module.modules():
+        for name, parameter in list(part.named_parameters(recurse=False)):
+            setattr(part, name, torch.nn.Parameter(mark(parameter)))
+    return module
+
+
+def test_power_of_choice_asks_for_losses_on_the_device():
+    """The model and the inputs go there, the outputs come back; the picks are those of the CPU."""
+    data, module = federation((8, 12, 5, 30), (6,), 3), build("mlp", (6,), 3, 0).double()
+    trainer = LocalTrainer(data, module, Local(), seed=0, workers=1, engine="loop")
+    strategy, here = power_of_choice(2), np.ones(4, dtype=bool)
+    params = trainer.layout.vector(module)
+
+    def picked(start):
+        told = []
+
+        def losses(ids):
+            told.append(trainer.losses(state.params, ids))
+            return told[-1]
+
+        state = strategy.init(Population(4), start, seed=0)
+        return strategy.select(state, here, losses=losses).asked.tolist(), told[0].tolist()
+
+    expected = picked(params)
+    trainer.recipe = replace(trainer.recipe, device=str(DEVICE))
+    with Elsewhere():
+        trainer._module = elsewhere(copy.deepcopy(module))
+        assert picked(mark(params)) == expected
+        changed = picked(mark(params + 1))  # the model that is asked about, not the first one
+        assert changed[1] != expected[1]
+        trainer._module = copy.deepcopy(module)  # left behind
+        with pytest.raises(RuntimeError, match="expected all tensors on one device"):
+            trainer.losses(mark(params), np.array([0]))
 
 
 def test_the_mode_sees_mixtures():

@@ -12,7 +12,7 @@ from PIL import Image
 
 from understudy import plots
 from understudy.plots.clients import density
-from understudy.plots.style import COLOURS, REFERENCES, texts, wrapped
+from understudy.plots.style import COLOURS, OPEN, REFERENCES, texts, wrapped
 
 
 def rounds(table, metric="test_accuracy"):
@@ -302,14 +302,75 @@ def test_intervals_show_every_seed_and_the_mean():
     np.testing.assert_allclose(axes.lines[0].get_xdata(), [50, 70])
     np.testing.assert_allclose(axes.containers[0].lines[0].get_xdata(), [60])
     np.testing.assert_allclose(axes.containers[1].lines[0].get_xdata(), [25])
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["b", "a"]
+    assert row_names(axes) == ["b (1 of 2 seeds)", "a"]
+    assert faces(axes) == ["full", OPEN]
+
+
+def row_names(axes):
+    """From the bottom to the top, each in one line."""
+    return [" ".join(label.get_text().split()) for label in axes.get_yticklabels()]
+
+
+def faces(axes):
+    """Of the marks, row by row: open, or full."""
+    marks = [container.lines[0] for container in axes.containers]
+    return [OPEN if mark.get_markerfacecolor() == OPEN else "full" for mark in marks]
+
+
+NEVER = float("nan")
+FAST = {"slow": {None: [40.0] * 5}, "fast": {None: [9.0, 8.0, *[NEVER] * 3]}}
+
+
+def test_intervals_over_the_seeds_that_reached_a_target_are_marked():
+    """Two fast seeds of five are not five; who never got there has a row of its own."""
+    frame = runs({**FAST, "never": {None: [NEVER] * 5}}, metric="rounds_to_target")
+    axes = plots.intervals(frame, "rounds_to_target").axes[0]
+    assert row_names(axes) == ["never (0 of 5 seeds)", "fast (2 of 5 seeds)", "slow"]
+    assert faces(axes) == ["full", OPEN]
+
+
+def test_levels_over_the_seeds_that_reached_a_target_are_marked():
+    frame = runs(
+        {
+            "full": {None: [5.0, 5.0, NEVER]},
+            "fdms": {0.2: [10.0, 20.0, 30.0], 0.5: [12.0, NEVER, NEVER], 0.9: [NEVER] * 3},
+            "mean": {0.2: [40.0, 40.0, 40.0], 0.5: [50.0, 50.0, 50.0], 0.9: [60.0, 60.0, 60.0]},
+            "never": {level: [NEVER] * 3 for level in (0.2, 0.5, 0.9)},
+            "nobody": {None: [NEVER] * 3},
+        },
+        metric="rounds_to_target",
+    )
+    figure = plots.levels(frame, "alpha", "rounds_to_target")
+    axes = figure.axes[0]
+    assert legend_of(figure) == [
+        "full (2 of 3 seeds)",
+        "fdms (open: not all 3 seeds)",
+        "mean",
+        "never (0 of 3 seeds)",
+        "nobody (0 of 3 seeds)",
+    ]
+    fdms, mean, never = axes.containers
+    np.testing.assert_allclose(fdms.lines[0].get_ydata(), [20, 12, NEVER])
+    np.testing.assert_allclose(mean.lines[0].get_ydata(), [40, 50, 60])
+    assert np.isnan(never.lines[0].get_ydata()).all()
+    marked = [line for line in axes.lines if line.get_markerfacecolor() == OPEN]
+    drawn = [[y for y in line.get_ydata() if np.isfinite(y)] for line in marked]
+    assert drawn == [[12.0], []]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["0.2", "0.5", "0.9"]
+
+
+def test_differences_that_leave_seeds_out_are_marked():
+    frame = runs(FAST, metric="rounds_to_target")
+    axes = plots.differences(frame, "slow", "rounds_to_target").axes[0]
+    assert row_names(axes) == ["fast (2 of 5 seeds)"]
+    assert faces(axes) == [OPEN]
 
 
 def test_differences_are_paired_by_seed():
     """b − a by seed is −20, −10 and 0 points: s = 10, half the interval t(0.975; 2) · 10 / √3."""
     frame = runs({"a": {None: [0.5, 0.7, 0.6]}, "b": {None: [0.3, 0.6, 0.6]}, "c": {None: [0.8]}})
     axes = plots.differences(frame, "a").axes[0]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["c", "b"]
+    assert row_names(axes) == ["c (1 of 3 seeds)", "b"]
     assert axes.get_xlabel() == "accuracy minus a, points"
     of_b, of_c = axes.containers
     np.testing.assert_allclose(of_b.lines[0].get_xdata(), [-10])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -136,7 +137,10 @@ TELLS_TIME = ("timings", "changed", "crc32")  # the checksum is of the others to
 
 
 def contents(runs: Path) -> dict[str, Any]:
-    """All that is in a runs folder but times of day and durations: tables, and files of cells."""
+    """All that is in a runs folder but times of day and durations: tables, and files of cells.
+
+    Nor where the study's file is, seen from there: another runs folder sees it elsewhere.
+    """
     connection = sqlite3.connect(runs / "understudy.sqlite")
     found: dict[str, Any] = {}
     try:
@@ -148,12 +152,20 @@ def contents(runs: Path) -> dict[str, Any]:
                 if row[1] not in TELLS_TIME
             ]
             rows = connection.execute(f"SELECT {', '.join(columns)} FROM {table}").fetchall()
+            if "about" in columns:
+                rows = [_placeless(row, columns.index("about")) for row in rows]
             found[table] = columns, sorted(rows, key=repr)
     finally:
         connection.close()
     for path in sorted((runs / "cells").rglob("*")):
         found[str(path.relative_to(runs))] = path.read_bytes() if path.is_file() else None
     return found
+
+
+def _placeless(row: tuple[Any, ...], place: int) -> tuple[Any, ...]:
+    about = json.loads(row[place])
+    about.pop("path", None)
+    return (*row[:place], json.dumps(about), *row[place + 1 :])
 
 
 def assert_same(ours: dict[str, Any], theirs: dict[str, Any]) -> None:

@@ -12,9 +12,10 @@ from tests.studies.pages import Page
 from tests.studies.small_study import ABOUT, NAME, cells, store_small_study
 from understudy._version import __version__
 from understudy.studies.report import figures, page_figures, report
-from understudy.studies.report.figure_data import title_of
+from understudy.studies.report.figure_data import FigureData, title_of
 from understudy.studies.report.repeat import command
 from understudy.studies.report.report_text import in_words, meanings, merged, sentence
+from understudy.studies.statistics.frames import results
 from understudy.studies.statistics.groups import groups_of
 from understudy.studies.statistics.main_metric import main_metric
 from understudy.studies.store.schema import StoreError
@@ -199,6 +200,33 @@ def test_the_command_that_repeats_it():
     assert command({"file": None}, "mine") is None
 
 
+def test_a_copy_of_a_built_in_study_is_no_built_in_study():
+    """Stores of before do not say which it is: by the names."""
+    about = {"file": "quickstart.toml", "built_in": True}
+    assert command(about, "quickstart") == "understudy run quickstart"
+    # --set name=mine
+    renamed = {**about, "overrides": ["name=mine"]}
+    assert command(renamed, "mine") == "understudy run quickstart --set name=mine"
+    copied = {"file": "quickstart.toml", "built_in": False, "path": "../quickstart.toml"}
+    assert command(copied, "quickstart") == "understudy run quickstart.toml"
+
+
+def test_commands_name_the_folder_and_a_path_from_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    about = {"file": "mine.toml", "built_in": False, "path": "../studies/mine.toml"}
+    assert command(about, "mine", "runs") == "understudy run studies/mine.toml"
+    assert command(about, "mine", tmp_path / "runs") == "understudy run studies/mine.toml"
+    assert command(about, "mine", "my runs") == (
+        "understudy run studies/mine.toml --folder 'my runs'"
+    )
+    assert command({**about, "path": "../-x.toml"}, "mine") == "understudy run ./-x.toml"
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    assert command(about, "mine", "../runs") == (
+        "understudy run ../studies/mine.toml --folder ../runs"
+    )
+
+
 # -- pictures ----------------------------------------------------------------------------------
 
 
@@ -253,6 +281,25 @@ def test_levels_show_the_reference_across(runs, drawn):
     full = 100 * np.mean(list(accuracies(runs, "full", 0.2).values()))
     np.testing.assert_allclose(axes.lines[0].get_ydata(), [full, full])
     assert len(axes.containers) == 3
+
+
+def at_the_end(folder, never):
+    """Names of the pictures of a price that the cells at these places never paid."""
+    frame = results(folder, study=NAME).assign(rounds_to_target=2.0)
+    frame.loc[never, "rounds_to_target"] = np.nan
+    with Store.open(folder) as store:
+        data = FigureData(store, NAME, frame)
+        data.about = {**data.about, "metric": "rounds_to_target"}
+        return [picture.name for picture in figures.levels(data)]
+
+
+def test_a_price_that_not_all_runs_paid_is_not_drawn(runs, tmp_path):
+    """A mean over two fast seeds of five would look best; tables say how many reached it."""
+    assert at_the_end(runs, []) == ["levels-alpha"]
+    assert at_the_end(runs, [2]) == []
+    alone = store_small_study(tmp_path, alphas=(0.2,), seeds=2, rounds=2)
+    assert at_the_end(alone, []) == ["at-the-end"]
+    assert at_the_end(alone, [1]) == []
 
 
 def test_figures_are_saved_as_png_and_svg(drawn, tmp_path):

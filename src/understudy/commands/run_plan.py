@@ -43,7 +43,8 @@ def plan(study: Study, folder: Path, skip: frozenset[str] = frozenset()) -> Iter
     yield from text.named(rows)
     for words in missing.values():
         yield from text.wrapped(words)
-    differences = training_differences((cell.labels, cell.resolved) for cell in cells)
+    pairs = [(cell.labels, cell.resolved) for cell in cells]
+    differences = training_differences(pairs, study.kept_local)
     if differences is not None:
         yield from text.wrapped(differences)
 

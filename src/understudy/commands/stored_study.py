@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -58,17 +57,15 @@ def _unlinked(place: Place) -> Place:
 
 def outdated_report(place: Place) -> str | None:
     """A sentence where the study's report does not show all that is stored."""
-    from understudy.studies.store.report_file import is_outdated, report_path
+    from understudy.studies.store.report_file import is_outdated, report_path, rewriting_command
     from understudy.studies.store.store import Store
 
     with Store.open(place.folder) as store:
         if not is_outdated(store, place.folder, place.study):
             return None
-    words = ["understudy", "report", place.study]
-    words += [] if place.folder == RUNS else ["--folder", str(place.folder)]
     return (
         f"{report_path(place.folder, place.study)} is outdated: it was written before the latest "
-        f"results. Rewrite it: {shlex.join(words)}"
+        f"results. Rewrite it: {rewriting_command(place.folder, place.study)}"
     )
 
 

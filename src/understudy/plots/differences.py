@@ -32,7 +32,8 @@ def differences(
     frame : DataFrame, run, or dict of runs
         As for `intervals`: one row per run, of one group of cells.
     baseline : str
-        The label that is subtracted. Seeds in which it or the other has no value are left out.
+        The label that is subtracted. Seeds in which it or the other has no value are left out;
+        the mark is then open, and the name says of how many seeds it is.
     metric, by, styles, title
         As for `levels`.
 
@@ -58,7 +59,8 @@ def differences(
     gaps = {label: gap for label, gap in gaps.items() if len(gap)}
     if not gaps:
         raise ValueError(f"frame: expected seeds that {baseline!r} shares with others, got none")
-    figure, axes = seed_rows(gaps, style_of(styles, labels_in(known, by)))
+    looks = style_of(styles, labels_in(known, by))
+    figure, axes = seed_rows(gaps, looks, frame["seed"].nunique())
     axes.axvline(0, color=GREY, linewidth=1, zorder=1)
     unit = f", {shown.unit_of_difference}" if shown.unit_of_difference else ""
     axes.set_xlabel(text(f"{shown.words} minus {baseline}{unit}"))

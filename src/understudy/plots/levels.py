@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from understudy.core.intervals import half_width
-from understudy.core.types import Floats
+from understudy.core.types import Floats, Ints
 from understudy.plots.measures import measure
 from understudy.plots.runs import Runs, by_run
 from understudy.plots.seed_rows import seed_rows
 from understudy.plots.series import labels_in, need, one_group
 from understudy.plots.style import (
+    OPEN,
     Style,
     canvas,
     legend_below,
@@ -25,6 +27,8 @@ from understudy.plots.style import (
     text,
     texts,
     titled,
+    with_seeds,
+    with_words,
     wrapped,
 )
 
@@ -62,44 +66,38 @@ def levels(
     Notes
     -----
     Levels stand side by side at equal distances: numbers ascending, names in their first order.
-    Intervals are drawn from three seeds on.
+    Intervals are drawn from three seeds on. An open mark is a mean over only some of the seeds, as
+    where not all runs reached a target; lines across say of how many they are.
     """
     need(frame, axis, metric)
     one_group(frame, by, axis)
-    known = frame.dropna(subset=[metric])
-    if known.empty:
+    if frame[metric].isna().all():
         raise ValueError(f"frame: expected values of {metric!r}, got none")
     shown = measure(metric)
-    steps = ordered(known[axis].tolist())
+    steps = ordered(frame[axis].tolist())
     if not steps:
         raise ValueError(f"frame: expected levels of {axis!r}, got none")
-    labels = labels_in(known, by)
-    names = texts(labels)
+    labels, n_seeds = labels_in(frame, by), frame["seed"].nunique()
+    lines = [_line(frame[frame[by] == label], axis, metric, steps, n_seeds) for label in labels]
+    names = texts([line.named(label) for line, label in zip(lines, labels, strict=True)])
     figure, axes = canvas(legend=names)
     looks = style_of(styles, labels)
     numeric = all(isinstance(step, int | float) for step in steps)
     handles: list[Any] = []
-    for place, label in enumerate(labels):
-        mine, look = known[known[by] == label], looks[label]
-        everywhere = mine[mine[axis].isna()]
-        own = mine[~mine[axis].isna()]
-        shift = DODGE * ((place + 0.5) / len(labels) - 0.5)
-        if own.empty:
-            value = everywhere[metric].to_numpy(dtype=np.float64) * shown.scale
-            middle, half = float(value.mean()), _half(value)
-            handles.append(axes.axhline(middle, color=look.colour, linestyle="--"))
-            if np.isfinite(half):
-                axes.axhspan(
-                    middle - half, middle + half, color=look.colour, alpha=0.1, linewidth=0
-                )
+    for place, (line, label) in enumerate(zip(lines, labels, strict=True)):
+        look, mean, half = looks[label], line.mean * shown.scale, line.half * shown.scale
+        if line.across:
+            handles.append(axes.axhline(mean[0], color=look.colour, linestyle="--"))
+            if np.isfinite(half[0]):
+                low, high = mean[0] - half[0], mean[0] + half[0]
+                axes.axhspan(low, high, color=look.colour, alpha=0.1, linewidth=0)
             continue
-        there = [step for step in steps if (own[axis] == step).any()]
-        parts = [own[own[axis] == step][metric].to_numpy(dtype=np.float64) for step in there]
+        at = line.places + DODGE * ((place + 0.5) / len(labels) - 0.5)
         handles.append(
             axes.errorbar(
-                np.array([steps.index(step) for step in there]) + shift,
-                np.array([part.mean() * shown.scale for part in parts]),
-                yerr=np.array([_half(part * shown.scale) for part in parts]),
+                at,
+                mean,
+                yerr=half,
                 color=look.colour,
                 linestyle=look.line if numeric else "none",
                 linewidth=1.2,
@@ -109,6 +107,18 @@ def levels(
                 elinewidth=1.2,
             )
         )
+        some = line.known < n_seeds
+        if some.any():
+            axes.plot(
+                at[some],
+                mean[some],
+                color=look.colour,
+                linestyle="none",
+                marker=look.marker,
+                markersize=5,
+                markerfacecolor=OPEN,
+                zorder=3,  # over the filled ones
+            )
     _name_levels(axes, steps)
     axes.set_xlim(-0.5, len(steps) - 0.5)
     axes.grid(visible=False, axis="x")
@@ -117,6 +127,40 @@ def levels(
     legend_below(figure, handles, names)
     titled(axes, title)
     return figure
+
+
+@dataclass(frozen=True, eq=False)
+class _Line:
+    """One label's means over seeds, at some of the levels."""
+
+    places: Ints  # (n,) of the levels; (1,) and of no meaning for a line across
+    mean: Floats  # (n,)
+    half: Floats  # (n,) of the interval
+    known: Ints  # (n,) seeds that have a value
+    n_seeds: int  # that there are
+    across: bool
+
+    def named(self, label: Any) -> object:
+        if self.across or not self.known.any():
+            return with_seeds(label, int(self.known.max(initial=0)), self.n_seeds)
+        if (self.known < self.n_seeds).any():
+            return with_words(label, f"open: not all {self.n_seeds} seeds")
+        return label
+
+
+def _line(rows: pd.DataFrame, axis: str, metric: str, steps: list[Any], n_seeds: int) -> _Line:
+    across = bool(rows[axis].isna().all())
+    there = [] if across else [step for step in steps if (rows[axis] == step).any()]
+    parts = [rows] if across else [rows[rows[axis] == step] for step in there]
+    values = [part[metric].dropna().to_numpy(dtype=np.float64) for part in parts]
+    return _Line(
+        np.array([steps.index(step) for step in there], dtype=np.int64),
+        np.array([own.mean() if len(own) else np.nan for own in values]),
+        np.array([_half(own) if len(own) else np.nan for own in values]),
+        np.array([len(own) for own in values], dtype=np.int64),
+        n_seeds,
+        across,
+    )
 
 
 def intervals(
@@ -138,6 +182,11 @@ def intervals(
         evaluation, any column of `Run.frame`.
     metric, by, styles, title
         As for `levels`.
+
+    Notes
+    -----
+    An open mark is a mean over only some of the seeds, as where not all runs reached a target; the
+    name of its row says of how many.
     """
     frame = by_run(frame, by, metric)
     need(frame, metric)
@@ -146,12 +195,12 @@ def intervals(
     if known.empty:
         raise ValueError(f"frame: expected values of {metric!r}, got none")
     shown = measure(metric)
-    labels = labels_in(known, by)
+    labels = labels_in(frame, by)
     values = {
         label: known[known[by] == label][metric].to_numpy(dtype=np.float64) * shown.scale
         for label in labels
     }
-    figure, axes = seed_rows(values, style_of(styles, labels))
+    figure, axes = seed_rows(values, style_of(styles, labels), frame["seed"].nunique())
     axes.set_xlabel(text(shown.head))
     titled(axes, title)
     return figure

@@ -26,6 +26,7 @@ WIDTH = 5.8  # inches; the text stays readable when a telephone shrinks it
 LONGEST_LABEL = 62  # letters of a label that fit into a line of a legend
 ROUND_STEPS = (1, 2, 5, 10)  # of ticks that people can count in
 GREY = "#6B7280"
+OPEN = "white"  # face of a mark that stands for only some of the seeds
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def styles(labels: Iterable[Hashable]) -> dict[Hashable, Style]:
 
 def text(label: object, longest: int = LONGEST_LABEL) -> str:
     """A label as matplotlib should show it: no formula where there is a $, never endless."""
-    words = f"{label:g}" if isinstance(label, float) else str(label)
+    words = _whole(label)
     if len(words) > longest:
         kept = longest - 1
         words = words[: kept - kept // 3] + "…" + words[len(words) - kept // 3 :]
@@ -69,7 +70,7 @@ def text(label: object, longest: int = LONGEST_LABEL) -> str:
 
 def texts(labels: Sequence[object], longest: int = LONGEST_LABEL) -> list[str]:
     """Labels as `text` gives them; where several are too long, what they share is cut."""
-    whole = [f"{label:g}" if isinstance(label, float) else str(label) for label in labels]
+    whole = [_whole(label) for label in labels]
     long = [label for label in whole if len(label) > longest]
     shared = _n_shared(long) if len(set(long)) > 1 else 0
     begin = longest // 4
@@ -80,6 +81,20 @@ def texts(labels: Sequence[object], longest: int = LONGEST_LABEL) -> list[str]:
         text(f"{label[:begin]}…{label[shared:]}" if label in long else label, longest)
         for label in whole
     ]
+
+
+def with_seeds(label: object, known: int, n_seeds: int) -> object:
+    """A label that tells of how many seeds its mean is, where it is not of all."""
+    return label if known == n_seeds else with_words(label, f"{known} of {n_seeds} seeds")
+
+
+def with_words(label: object, words: str) -> str:
+    """A label with words in brackets."""
+    return f"{_whole(label)} ({words})"
+
+
+def _whole(label: object) -> str:
+    return f"{label:g}" if isinstance(label, float) else str(label)
 
 
 def _n_shared(labels: Sequence[str]) -> int:

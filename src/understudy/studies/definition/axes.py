@@ -96,11 +96,11 @@ def touches(path: tuple[str, ...], document: Document, strategy: str, mode: str 
             return path[1] == mode
         return mode in with_field({mode: document["availability"][mode]}, path[1])
     if first == "local" and len(path) > 1:
-        return not _settles(document["strategies"][strategy], path[1])
+        return not settles(document["strategies"][strategy], path[1])
     return True
 
 
-def _settles(strategy: Any, name: str) -> bool:
+def settles(strategy: Any, name: str) -> bool:
     """Whether a strategy decides on its own about a key of `Local`."""
     own = strategy.get("local", {}) if isinstance(strategy, Mapping) else {}
     if isinstance(own, Local) or own == methods.PAPER:

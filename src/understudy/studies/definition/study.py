@@ -13,13 +13,15 @@ from understudy.studies.definition import document as config
 from understudy.studies.definition import plugins, tiny
 from understudy.studies.definition.axes import own_availability
 from understudy.studies.definition.blocks import blocks_of, overridden
+from understudy.studies.definition.build.methods import given_as_object
 from understudy.studies.definition.cell import Cell, Label
 from understudy.studies.definition.document import TINY
 from understudy.studies.definition.errors import StudyError, dotted, shown
-from understudy.studies.definition.grid import Draft, Grid
+from understudy.studies.definition.grid import Draft, Grid, pick_name
 from understudy.studies.definition.identity import plain_document
 from understudy.studies.definition.names import why_no_study_name
 from understudy.studies.definition.overrides import Document, parsed, written
+from understudy.studies.definition.training import kept_in_words, kept_local
 from understudy.studies.definition.tune_table import Picks, edges_of, read_tune
 from understudy.studies.definition.tuning import picked, trial_results
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from understudy.studies.execution.runner import StudyOutcome
     from understudy.studies.store.store import Store
 
+BUILT_IN = Path(__file__).resolve().parents[1] / "builtin"
 SET, BLOCK = "--set", "--block"  # of the command line
 
 
@@ -201,6 +204,7 @@ class Study:
         self._cells: list[Cell] = []
         self._trials = [] if self.tune is None else self._grid.trials(self.tune)
         self._check_tuning()
+        self.kept_local = self._kept_local()
 
     def _folders(
         self, document: Mapping[str, Any], changes: Sequence[tuple[tuple[str, ...], Any]]
@@ -214,8 +218,7 @@ class Study:
         values += [value for path, value in changes if path[0] not in config.TOLD]
         if self.file is None or not plugins.is_named_in(values):
             return ()
-        built_in = self.file.parent == Path(__file__).parents[1] / "builtin"
-        return (str(Path.cwd() if built_in else self.file.parent),)
+        return (str(Path.cwd() if self.built_in else self.file.parent),)
 
     def _read_texts(self, document: Document) -> None:
         def text(key: str) -> str | None:
@@ -274,6 +277,27 @@ class Study:
         for key in self.tune.values:
             if any(key in block.document["axes"] for block in self._grid.blocks):
                 raise StudyError("is an axis already", "tune", key)
+
+    def _kept_local(self) -> dict[str, dict[str, tuple[str, str]]]:
+        """Where strategies given as objects do not train as the study's `local` says.
+
+        Where all are such objects, nobody does: most likely a mistake.
+        """
+        found: dict[str, dict[str, tuple[str, str]]] = {}
+        for block in self._grid.blocks:
+            words = block.document
+            varied = [*words["axes"], *(() if self.tune is None else self.tune.values)]
+            kept = kept_local(words["strategies"], words["local"], varied)
+            found |= {pick_name(block.name, label): keys for label, keys in kept.items()}
+        given = [value for b in self._grid.blocks for value in b.document["strategies"].values()]
+        if found and all(given_as_object(value) for value in given):
+            raise StudyError(
+                f"has no effect. {kept_in_words(found)}. Give it to each of them, as in "
+                "fedavg(local=Local(lr=0.1)), or give methods by name, as in "
+                "{'method': 'fedavg'}",
+                "local",
+            )
+        return found
 
     def _chosen(self, drafts: list[Draft]) -> list[Draft]:
         if self.scale != TINY:
@@ -336,6 +360,11 @@ class Study:
     # -- what it is ----------------------------------------------------------------------------
 
     @property
+    def built_in(self) -> bool:
+        """Whether its file is one that comes with the package, and no copy of it."""
+        return self.file is not None and self.file.parent == BUILT_IN
+
+    @property
     def rounds(self) -> int:
         """T: of the longest cell."""
         return max(draft.task.settings.rounds for draft in self._drafts)
@@ -370,12 +399,15 @@ class Study:
             "blocks": list(self.blocks),
             "tune": None if tuned is None else describe(tuned),
             "file": None if self.file is None else self.file.name,
+            "built_in": self.built_in,
             "overrides": list(self.overrides),
             "document": plain_document({k: v for k, v in self._document.items() if k != "scale"}),
         }
         if tuned is not None and picks is not None:
             about["picks"] = {name: dict(pick) for name, pick in picks.items()}
             about["edges"] = edges_of(tuned, picks)
+        if self.kept_local:
+            about["kept_local"] = self.kept_local
         if self._only_in_python:
             about["python_overrides"] = self._only_in_python
         return about

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -180,7 +181,7 @@ class _Runner:
                     raise
                 return  # the failed trials are reported
         cells = self.study.cells(picks)
-        about = self.study.about(picks) | _trials_of(trials)
+        about = self._about(picks) | _trials_of(trials)
         self.store.save_study(self.study.name, about, cells, __version__)
         left_out = [cell for cell in cells if cell.key in self.skip]
         self.skipped += [cell.key for cell in left_out]
@@ -189,12 +190,20 @@ class _Runner:
             scheduler, executor, self.study.name, [c for c in cells if c.key not in self.skip]
         )
 
+    def _about(self, picks: Picks | None = None) -> dict[str, Any]:
+        """What the study says of itself, and where its file is: seen from the runs, which may be
+        moved together with it."""
+        about = self.study.about(picks)
+        if self.study.file is not None and not about["built_in"]:
+            about["path"] = os.path.relpath(self.study.file, self.runs.resolve())
+        return about
+
     def _announce(self, trials: Sequence[Cell]) -> None:
         """Let others see the trials; what an earlier run of the study found stays until picks are
         made."""
         name = self.study.name
         earlier = {stored.name: stored for stored in self.store.studies()}.get(name)
-        about = dict(self.study.about() if earlier is None else earlier.about)
+        about = dict(self._about() if earlier is None else earlier.about)
         cells = [] if earlier is None else self.store.cells(name)
         version = __version__ if earlier is None else earlier.version
         self.store.save_study(name, about | _trials_of(trials), cells, version)

@@ -85,8 +85,8 @@ def differences(data: FigureData) -> Iterator[Picture]:
         return
     for group in data.groups[:MOST_CURVES]:
         frame = data.runs_of([group])
-        if measure(metric).is_price and frame[metric].isna().any():
-            continue  # differences among the runs that reached the target would leave out the rest
+        if _not_all_reached(frame, metric):
+            continue
         known = frame[frame[metric].notna()]
         own = set(known.loc[known["strategy"] == baseline, "seed"])
         if not own & set(known.loc[known["strategy"] != baseline, "seed"]):
@@ -103,6 +103,14 @@ def differences(data: FigureData) -> Iterator[Picture]:
         )
 
 
+def _not_all_reached(frame: pd.DataFrame, metric: str) -> bool:
+    """Whether a picture would show the price of a target without the runs that never reached it.
+
+    Two fast seeds of five would look best; the table says how many reached it.
+    """
+    return measure(metric).is_price and bool(frame[metric].isna().any())
+
+
 def _with_interval(data: FigureData) -> str:
     return " with its 95 % interval." if data.most_seeds >= SEEDS_OF_INTERVAL else "."
 
@@ -116,6 +124,8 @@ def levels(data: FigureData) -> Iterator[Picture]:
     told = data.groups[0].varying
     if not told:
         frame = data.runs_of(data.groups[:1])
+        if _not_all_reached(frame, metric):
+            return
         figure = plots.intervals(frame, metric, styles=data.styles)
         caption = f"Grey dots: single seeds. Mark: their mean{_with_interval(data)}"
         yield Picture("at-the-end", section, figure, caption)
@@ -128,6 +138,8 @@ def levels(data: FigureData) -> Iterator[Picture]:
             if len({group.labels[axis] for group in members}) < 2:
                 continue
             frame = data.runs_of(members)
+            if _not_all_reached(frame, metric):
+                continue
             one = Group(members[0].labels, tuple(others))
             yield drawn(
                 f"levels-{axis}",

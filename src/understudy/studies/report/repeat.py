@@ -6,11 +6,18 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from understudy._version import __version__
 from understudy.simulation.data.sources import FILES
 from understudy.studies.definition.builtins import NAMES as BUILT_IN
+from understudy.studies.store.report_file import (
+    RUNS,
+    folder_option,
+    from_here,
+    rewriting_command,
+)
 from understudy.studies.store.store import StoredCell, StoredStudy
 
 
@@ -22,6 +29,8 @@ class Repeat:
     ----------
     commands : tuple of str
         That run the study and rewrite its report; none where it was made in Python.
+    rewrite : str
+        The one that rewrites its report.
     notes : tuple of str
         What else has to be the same.
     is_live : bool
@@ -29,31 +38,55 @@ class Repeat:
     """
 
     commands: tuple[str, ...]
+    rewrite: str
     notes: tuple[str, ...]
     is_live: bool = False
 
 
-def repeat(study: StoredStudy, cells: Sequence[StoredCell]) -> Repeat:
-    """Commands and notes for one who wants the same numbers."""
-    about = study.about
-    first = command(about, study.name)
-    commands = () if first is None else (first, shlex.join(["understudy", "report", study.name]))
+def repeat(study: StoredStudy, cells: Sequence[StoredCell], folder: str | Path = RUNS) -> Repeat:
+    """Commands and notes for one who wants the same numbers.
+
+    Parameters
+    ----------
+    study, cells
+        What is repeated.
+    folder : path
+        The runs folder that it is in.
+    """
+    about, rewrite = study.about, rewriting_command(folder, study.name)
+    first = command(about, study.name, folder)
     notes = [*_overrides(about), *_data(cells), *_versions(study, cells), *_machines(cells)]
-    return Repeat(commands, tuple(notes), is_live=bool(about.get("live")))
+    return Repeat(
+        commands=() if first is None else (first, rewrite),
+        rewrite=rewrite,
+        notes=tuple(notes),
+        is_live=bool(about.get("live")),
+    )
 
 
-def command(about: Mapping[str, Any], name: str) -> str | None:
+def command(about: Mapping[str, Any], name: str, folder: str | Path = RUNS) -> str | None:
     """The command that runs the study; None for one that was made in Python."""
-    file = about.get("file")
-    if file is None:
+    if about.get("file") is None:
         return None
-    built_in = name in BUILT_IN and file == f"{name}.toml"
-    words = [name if built_in else str(file)]
+    words = [_typed(about, name, folder)]
     if about.get("scale"):
         words += ["--scale", str(about["scale"])]
     for change in about.get("overrides") or ():
         words += ["--set", str(change)]
-    return shlex.join(["understudy", "run", *words])
+    return shlex.join(["understudy", "run", *words, *folder_option(folder)])
+
+
+def _typed(about: Mapping[str, Any], name: str, folder: str | Path) -> str:
+    """What the study is called on the command line: a built-in one by its name, else its file."""
+    file = Path(str(about["file"]))
+    # stores of before tell the name of the file only
+    built_in = about.get("built_in", name in BUILT_IN and file.name == f"{name}.toml")
+    if built_in:
+        return file.stem
+    if about.get("path") is None:
+        return str(file)
+    typed = from_here(Path(folder).resolve() / str(about["path"]))
+    return typed if not typed.startswith("-") else f"./{typed}"  # which would be an option
 
 
 def _overrides(about: Mapping[str, Any]) -> list[str]:

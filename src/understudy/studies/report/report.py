@@ -108,7 +108,7 @@ def render(runs_folder: str | Path, study_name: str, runs: pd.DataFrame | None =
         sections=sections,
         failed=failed,
         cells=cells_table(cells, runs, metric),
-        repeat=repeat(study, cells),
+        repeat=repeat(study, cells, runs_folder),
         credits=[CREDITS[name] for name in _data_sets(cells) if name in CREDITS],
         version=__version__,
     )

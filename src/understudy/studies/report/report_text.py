@@ -31,7 +31,7 @@ def settings_in_words(
     told = [
         ("Data", _data(facts, resolved)),
         ("Model", _model(facts, resolved)),
-        ("Local training", _local_training(cells, configured)),
+        ("Local training", _local_training(study, cells, configured)),
         ("Availability", _availability(resolved)),
         ("Rounds", _rounds(resolved)),
         ("Seeds", _seeds(cells)),
@@ -159,7 +159,7 @@ def _model_name(model: Any) -> str:
 
 
 def _local_training(
-    cells: Sequence[StoredCell], configured: Mapping[str, Mapping[str, Any]]
+    study: StoredStudy, cells: Sequence[StoredCell], configured: Mapping[str, Mapping[str, Any]]
 ) -> str:
     """The same for all strategies, or where it differs."""
     trained = [one["strategy"]["local"] for one in configured.values()]
@@ -169,7 +169,8 @@ def _local_training(
     words = in_words({name: value for name, value in shared.items() if name != "class"})
     words = words.removeprefix("{").removesuffix("}")
     pairs = [(cell.labels, configured[cell.key]) for cell in cells if cell.key in configured]
-    return f"{words}. {training_differences(pairs) or 'The same for all strategies.'}"
+    differences = training_differences(pairs, study.about.get("kept_local"))
+    return f"{words}. {differences or 'The same for all strategies.'}"
 
 
 def _availability(resolved: Sequence[Mapping[str, Any]]) -> str:

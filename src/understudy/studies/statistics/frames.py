@@ -55,7 +55,7 @@ def results(path: str | Path, level: Level = "run", study: str | None = None) ->
         A label None means "in every group". A measure that has the name of a label is called
         ``measured_…``. ``attrs`` holds the names of the labels, and the study's ``baseline`` and
         ``target`` where all agree; of a single study also what tuning picked (``picks``), which of
-        it lies at the edge of what was tried (``edges``), and ``training``, a sentence where the
+        it lies at the edge of what was tried (``edges``), and ``training``, words on where the
         strategies' local training differs.
     """
     checks.choice("level", level, LEVELS)
@@ -89,9 +89,10 @@ def results(path: str | Path, level: Level = "run", study: str | None = None) ->
 
 
 def training_of(store: Store, study: str) -> str | None:
-    """Where the strategies of a study differ in how their clients train, in a sentence."""
+    """Where the strategies of a study differ in how their clients train, in words."""
     begun = [cell for cell in store.cells(study) if cell.status != "waiting"]
-    return training_differences((cell.labels, store.resolved(cell.key)) for cell in begun)
+    pairs = [(cell.labels, store.resolved(cell.key)) for cell in begun]
+    return training_differences(pairs, store.study(study).about.get("kept_local"))
 
 
 def rows_of_clients(store: Store, cell: StoredCell) -> pd.DataFrame:

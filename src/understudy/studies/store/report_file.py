@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shlex
 from hashlib import sha256
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from understudy.core.files import write_file
 from understudy.studies.store.store import Store
 
 FILE = "report.html"
+RUNS = "runs"  # the folder that commands look in
 STATE = "understudy-state"  # name of the page's meta element
 HEAD = 8192  # bytes of a page within which it stands
 BODY = b"<body>\n"
@@ -24,6 +27,25 @@ _STATE = re.compile(rb'<meta name="understudy-state" content="([0-9a-f]+)">')
 def report_path(folder: str | Path, study: str) -> Path:
     """Where the report of a study is, if it has one."""
     return Path(folder) / study / FILE
+
+
+def rewriting_command(folder: str | Path, study: str) -> str:
+    """The command that writes the report of a study again."""
+    return shlex.join(["understudy", "report", study, *folder_option(folder)])
+
+
+def folder_option(folder: str | Path) -> list[str]:
+    """What a command needs to find a runs folder; nothing where it looks by itself."""
+    shown = from_here(folder)
+    return [] if shown == RUNS else ["--folder", shown]
+
+
+def from_here(path: str | Path) -> str:
+    """A path as one types it in the working directory: it then says nothing of the machine."""
+    try:
+        return os.path.relpath(path)
+    except OSError:  # the working directory is gone
+        return str(path)
 
 
 def state_of(store: Store, study: str) -> str:

@@ -51,6 +51,11 @@ def strategy(value: Any, local: Mapping[str, Any] | Local | str | None = None) -
         return replace(made, local=trained)
 
 
+def study_local(made: Strategy, local: Any) -> Local:
+    """How a strategy would train by the study's `local`, had it been given in words."""
+    return _layered(Local(rule=made.local.rule), local, {})
+
+
 def given_as_object(value: Any) -> bool:
     """Whether a strategy was made in Python, and so keeps how its clients train."""
     method = value.get("method") if isinstance(value, Mapping) else value
