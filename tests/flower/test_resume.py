@@ -115,7 +115,7 @@ play(LoopbackGrid(nodes_of(toy_app(noisy), 4)), fdms(), rounds=9, folder={str(tm
     assert saved(again.server.state) == saved(whole.server.state)
 
 
-def test_whoever_was_busy_when_the_run_died_is_not_asked_before_it_is_free(tmp_path):
+def test_whoever_owed_an_answer_after_the_last_round_is_not_asked_before_it_is_free(tmp_path):
     """The new run cannot hear of the old one's answers, so it goes by the clock."""
     nodes = nodes_of(toy_app(), 3)
     nodes[2].silent = lambda m: "understudy-introduce" not in m.content["config"]
@@ -134,6 +134,45 @@ def test_whoever_was_busy_when_the_run_died_is_not_asked_before_it_is_free(tmp_p
     third = LoopbackGrid(nodes, first.time)
     nodes[2].restart()
     assert play(third, rounds=4, **options).history == [{"0": "came", "1": "came", "2": "came"}]
+
+
+def test_a_busy_client_that_is_back_under_a_new_node_id_has_restarted(tmp_path):
+    """As a SuperNode without a registered key is; the request of the old run died with it."""
+    nodes = nodes_of(toy_app(), 3)
+    nodes[2].silent = lambda m: "understudy-introduce" not in m.content["config"]
+    options = {"folder": tmp_path / "run", "fraction_evaluate": 0.0}
+    first = LoopbackGrid(nodes)
+    play(first, rounds=1, **options)
+    (busy,) = json.loads((json_of_extra(tmp_path / "run"))["extra.busy"])
+    assert (busy["client"], busy["node"]) == (2, nodes[2].id)
+
+    (*_, restarted) = nodes_of(toy_app(), 3, first_id=900)
+    again = play(LoopbackGrid([*nodes[:2], restarted], first.time), rounds=2, **options)
+    assert again.history == [{"0": "came", "1": "came", "2": "came"}]
+
+
+def test_those_asked_in_an_interrupted_round_are_asked_again(tmp_path):
+    """Else nobody could be asked for as long as a late answer is waited for."""
+    nodes = nodes_of(toy_app(), 3)
+    for node in nodes:
+        node.silent = lambda m: round_of(m) == 1
+    first = LoopbackGrid(nodes)
+    pull = first.pull_messages
+
+    def killed_while_pulling(ids):
+        if round_of(first.sent[-1]) == 1:
+            raise Killed
+        return pull(ids)
+
+    first.pull_messages = killed_while_pulling
+    options = {"folder": tmp_path / "run", "fraction_evaluate": 0.0}
+    with pytest.raises(Killed):
+        play(first, rounds=2, **options)
+    assert json.loads((json_of_extra(tmp_path / "run"))["extra.busy"]) == []
+    for node in nodes:
+        node.silent = lambda m: False
+    again = play(LoopbackGrid(nodes, first.time), rounds=2, **options)
+    assert again.history == [dict.fromkeys("012", "came")]
 
 
 def json_of_extra(folder):
