@@ -8,9 +8,10 @@ from flwr.app import Array, ArrayRecord
 from tests.cli import Command
 from tests.flower.loopback import LoopbackGrid, nodes_of
 from tests.flower.toy import files_with, first_arrays, play, reply_of, toy_app
-from understudy import MIFA, Strategy
+from understudy import MIFA, Strategy, fedavg
 from understudy.flower import UnderstudyStrategy, introduction, request_retirement
 from understudy.server.state import row_stores
+from understudy.simulation import clustered_digits, simulate
 
 
 @pytest.fixture
@@ -104,6 +105,27 @@ def test_only_clients_of_a_live_federation_can_be_retired(tmp_path, command):
     assert not (tmp_path / "run" / "retired").exists()
     with pytest.raises(ValueError, match="expected the folder of a live federation"):
         request_retirement(tmp_path, "0")
+
+
+def test_a_simulated_run_has_no_clients_to_retire(tmp_path, command):
+    data = clustered_digits(n_clients=4, n_clusters=2, per_client=8)
+    list(simulate(data, fedavg(), model="softmax", rounds=1, folder=tmp_path / "simulated"))
+    said = command("retire", str(tmp_path / "simulated"), "0")
+    assert said.code == 2
+    assert "simulated: expected the folder of a live federation, found a run that" in said.err
+    assert not (tmp_path / "simulated" / "retired").exists()
+
+
+@pytest.mark.parametrize("target", ["precious", "nowhere"])
+def test_a_request_is_not_written_through_a_link(target, tmp_path, command):
+    play(LoopbackGrid(nodes_of(toy_app(), 2)), folder=tmp_path / "run")
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / "run" / "retired").symlink_to(tmp_path / target)
+    said = command("retire", str(tmp_path / "run"), "0")
+    assert said.code == 2
+    assert "retired: is a symbolic link" in said.err
+    assert (tmp_path / "precious").read_text() == "mine"
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_who_is_retired_before_joining_never_takes_part():
