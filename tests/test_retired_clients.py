@@ -43,6 +43,10 @@ STRATEGIES = {
 }
 
 
+def files_with(folder: Path, content: bytes) -> list[str]:
+    return [path.name for path in folder.iterdir() if content in path.read_bytes()]
+
+
 def played(strategy: Strategy, rounds: int = 8, folder: Path | None = None) -> ServerState:
     params = torch.zeros(D, dtype=torch.float64)
     state = strategy.init(example_population(N), params, seed=3, folder=folder)
@@ -66,6 +70,30 @@ def test_no_row_of_fdms_says_anything_of_a_retired_client() -> None:
         assert not after[:, GONE].any()
         assert not after[GONE].any()
         assert torch.equal(after[others][:, others], table[others][:, others])
+
+
+@pytest.mark.parametrize("name", ["fdms", "race", "mifa", "losses"])
+def test_no_byte_of_it_is_left_in_the_folder(name: str, tmp_path: Path) -> None:
+    """The rows that the commit before pointed to are overwritten too."""
+    strategy, folder = STRATEGIES[name], tmp_path / "run"
+    state = played(strategy, folder=folder)
+    strategy.commit(state)
+    everyone, needles = np.arange(N), []
+    for _, store in row_stores(state):
+        rows = store.gather(everyone)
+        if store.dtype == torch.float64:  # counts and flags are the same in many places
+            needles += [rows[GONE].numpy().tobytes()]
+            needles += [] if name == "mifa" else [one.numpy().tobytes() for one in rows[:, GONE]]
+    if name == "losses":
+        state.sampler.loss[GONE] = 0.123456789
+        strategy.commit(state)
+        needles.append(np.float64(0.123456789).tobytes())
+    needles = [needle for needle in needles if any(needle)]
+    assert needles
+    assert all(files_with(folder, needle) for needle in needles)
+    strategy.retire(state, GONE)
+    assert [files_with(folder, needle) for needle in needles] == [[]] * len(needles)
+    state.close()
 
 
 @pytest.mark.parametrize("name", ["fdms", "race", "mifa", "oldest", "losses", "gather"])

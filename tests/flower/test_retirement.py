@@ -202,7 +202,7 @@ def test_a_crash_between_retiring_and_erasing_leaves_nothing(tmp_path, monkeypat
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("understudy.flower.server.erase_free_rows", killed)
+        patch.setattr("understudy.server.strategy.erase_free_rows", killed)
         with pytest.raises(KeyboardInterrupt):
             play(LoopbackGrid(nodes), strategy, retired=("0",), **options)
     assert files_with(folder, secret) == ["compensator-0.rows"]

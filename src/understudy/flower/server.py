@@ -29,7 +29,7 @@ from understudy.memory.run_folder import STATE
 from understudy.memory.tensor_stream import named_faults
 from understudy.memory.writer_lock import FolderInUse
 from understudy.server import checkpoint
-from understudy.server.state import ServerState, grow_part, row_stores
+from understudy.server.state import ServerState, erase_free_rows, grow_part
 from understudy.server.strategy import Strategy
 from understudy.simulation.logs import LogFile
 
@@ -191,7 +191,6 @@ class LiveServer:
         self._reports.pop(number, None)
         known_facts.forget(state, number)
         self.strategy.retire(state, number)  # commits
-        erase_free_rows(state)
         self._describe()  # the store no longer has its size
         logger.info("%s is retired, its stored data erased", client_id)
         return True
@@ -283,12 +282,6 @@ class LiveServer:
             "data": "live federation",
         }
         self._ledger.begin(self.own.run, resolved, facts)
-
-
-def erase_free_rows(state: ServerState) -> None:
-    """Overwrite what was remembered of clients that are gone."""
-    for _, store in row_stores(state):
-        store.erase_free()
 
 
 def _absolute(folder: str | Path | None) -> Path | None:

@@ -159,6 +159,12 @@ def row_stores(state: Any, prefix: str = "") -> Iterator[tuple[str, RowStore]]:
             yield path, value
 
 
+def erase_free_rows(state: ServerState) -> None:
+    """Overwrite what was remembered of clients that are gone."""
+    for _, store in row_stores(state):
+        store.erase_free()
+
+
 def leaves(state: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """(place, value) of all that is saved in a state, in the order of its fields."""
     if state is None:

@@ -44,6 +44,7 @@ from understudy.server.round import (
 from understudy.server.state import (
     ServerState,
     erase_client,
+    erase_free_rows,
     grow_part,
     grown_facts,
     resized_populations,
@@ -318,8 +319,9 @@ class Strategy:
     def retire(self, state: ServerState, id: int) -> None:
         """A client leaves for good: wanted no more, forgotten, its number never reused.
 
-        What the parts remember of it is erased, and what they remember of others together with it
-        (its column in FDMS's tables). What it became a part of stays: the model, means, moments.
+        What the parts remember of it is erased, from row files too, and what they remember of
+        others together with it (its column in FDMS's tables). What it became a part of stays: the
+        model, means, moments.
         """
         refuse_unless_ready(self, state)
         checks.integer("id", id, low=0, high=state.n_clients - 1)
@@ -329,6 +331,7 @@ class Strategy:
         for role, part in blank.items():
             erase_client(getattr(state, role), part, resized[role], id)
         checkpoint.commit(state)
+        erase_free_rows(state)  # the commit before this one needed them
 
     def _parts_like(self, state: ServerState, population: Population) -> dict[str, Any]:
         """The parts' states for a population, as they would be now; rows have no storage."""
