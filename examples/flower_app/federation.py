@@ -10,6 +10,7 @@ own machine, with the same two commands (they are printed).
 import argparse
 import json
 import os
+import random
 import shlex
 import signal
 import socket
@@ -23,6 +24,7 @@ from make_keys import make_keys
 
 NAME = "federation"  # what `flwr run . federation` calls it
 PATIENCE = 120.0  # seconds that a process may take to be there
+PORTS = range(20000, 32000)  # below those that the system gives to outgoing connections
 
 
 class Federation:
@@ -103,13 +105,13 @@ class Federation:
         ]  # fmt: skip
 
     def flwr(self, *words: str, check: bool = True, timeout: float = PATIENCE) -> str:
-        """Run a `flwr` command; its output."""
+        """Run a `flwr` command; its output, without warnings and other words on stderr."""
         done = subprocess.run(
             ["flwr", *words], env=self.environment, cwd=self.folder, timeout=timeout,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            capture_output=True, text=True,
         )  # fmt: skip
         if check and done.returncode:
-            raise RuntimeError(f"flwr {shlex.join(words)} failed:\n{done.stdout}")
+            raise RuntimeError(f"flwr {shlex.join(words)} failed:\n{done.stdout}{done.stderr}")
         return done.stdout
 
     def run(self, app: Path, run_config: str = "") -> str:
@@ -197,9 +199,15 @@ class Federation:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody listens at; nor will a connection take it before our process does."""
+    for port in random.SystemRandom().sample(PORTS, 100):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue  # in use
+            return port
+    raise RuntimeError(f"no free port found from {PORTS.start} to {PORTS.stop - 1}")
 
 
 if __name__ == "__main__":

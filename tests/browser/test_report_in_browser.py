@@ -14,6 +14,7 @@ from understudy.studies.statistics.frames import results
 pytestmark = pytest.mark.slow
 
 WIDTHS = (1200, 400)
+PATIENCE = 120_000  # milliseconds: a busy machine may take long to start a browser
 NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 
 
@@ -35,7 +36,9 @@ def browser():
 
     with sync_playwright() as playwright:
         # its sandbox needs rights that containers do not give; the page is our own
-        opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        opened = playwright.chromium.launch(
+            executable_path=path, args=["--no-sandbox"], timeout=PATIENCE
+        )
         yield opened
         opened.close()
 
@@ -59,7 +62,7 @@ def page(request, browser, report):
     opened.on("console", lambda message: opened.complaints.append(message.text))
     opened.on("pageerror", lambda error: opened.complaints.append(str(error)))
     opened.on("request", lambda request: opened.asked.append(request.url))
-    opened.goto(report.as_uri(), wait_until="networkidle")
+    opened.goto(report.as_uri(), wait_until="networkidle", timeout=PATIENCE)
     yield opened
     context.close()
 

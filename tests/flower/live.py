@@ -9,16 +9,19 @@ deadline; deadlines are a multiple of a measured round (`Live.deadline`).
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
+import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import psutil
+import pytest
 
 from understudy import Outcome
 from understudy.flower import read_outcomes
@@ -98,14 +101,27 @@ def gated(server_round, arrays):
 
 def example(name: str) -> ModuleType:
     """A script of the example app, as a module."""
-    if str(APP) not in sys.path:
-        sys.path.append(str(APP))  # it imports its neighbours
     spec = importlib.util.spec_from_file_location(f"example_{name}", APP / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with importing_from(APP):  # it imports its neighbours
+        spec.loader.exec_module(module)
     return module
+
+
+@contextmanager
+def importing_from(folder: Path) -> Iterator[None]:
+    """Modules of a folder can be imported; afterwards neither it nor they are there any more."""
+    before = set(sys.modules)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        try:
+            yield
+        finally:
+            for name in set(sys.modules) - before:
+                if str(getattr(sys.modules[name], "__file__", "")).startswith(f"{folder}{os.sep}"):
+                    del sys.modules[name]
 
 
 class Live:
@@ -169,7 +185,7 @@ class Live:
         count: int = self.federation.log(name).count("Sent successfully")
         return count
 
-    def deadline(self, folder: Path, at_least: float = 30.0) -> float:
+    def deadline(self, folder: Path, at_least: float = 60.0) -> float:
         """Seconds that are enough here: four times what the slowest client took so far."""
         took = [one.seconds for one in read_outcomes(folder) if one.seconds is not None]
         return max(at_least, round(4 * max(took), 1))
@@ -198,11 +214,21 @@ class Live:
         self.wait_for((self.signals / name).exists, name, pause=0.2)
 
     def wait_for(self, happened: Callable[[], bool], what: str, pause: float = 3.0) -> None:
-        """Return once something has happened; an error with all logs where it does not."""
-        end = time.monotonic() + PATIENCE
-        while not happened():
+        """Return once something has happened; an error with all logs where it does not.
+
+        A command of Flower that fails, or says nothing that can be read, is asked again.
+        """
+        end, failure = time.monotonic() + PATIENCE, ""
+        while True:
+            try:
+                if happened():
+                    return
+                failure = ""
+            except (RuntimeError, ValueError, LookupError, subprocess.TimeoutExpired) as error:
+                failure = f"; the last try: {error!r}"
             if time.monotonic() > end:
-                raise TimeoutError(f"waited {PATIENCE:.0f} s for {what}\n{self.all_logs()}")
+                words = f"waited {PATIENCE:.0f} s for {what}{failure}"
+                raise TimeoutError(f"{words}\n{self.all_logs()}")
             time.sleep(pause)  # commands of Flower take a second of a core
 
     def wait_for_run(self, run_id: str) -> str:

@@ -73,8 +73,9 @@ def test_only_the_adapters_travel():
 
 def test_buffers_and_counts_of_a_normalised_model():
     def module():
-        torch.manual_seed(0)
-        return nn.Sequential(nn.Linear(WIDTH, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            return nn.Sequential(nn.Linear(WIDTH, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
 
     arrays = ArrayRecord(module().state_dict())
     result, adapter, _ = run(module, arrays, rounds=3)

@@ -3,13 +3,12 @@
 import os
 import shutil
 import signal
-import sys
 
 import numpy as np
 import pytest
 from flwr.app import ArrayRecord
 
-from tests.flower.live import PATIENCE, Live, example, is_gone, outcomes_of
+from tests.flower.live import PATIENCE, Live, example, importing_from, is_gone, outcomes_of
 from tests.flower.loopback import LoopbackGrid, nodes_of
 from tests.flower.test_resume import saved
 from understudy import Local, fdms
@@ -111,14 +110,11 @@ def resume_after_the_crash(live, folder, settings):
 
 def example_app(live):
     """Its task and its ClientApp, as the nodes have them."""
-    sys.path.insert(0, str(live.app))
-    try:
+    with importing_from(live.app):
         import digits_app.client_app
         import digits_app.task
 
         return digits_app.task, digits_app.client_app.app
-    finally:
-        sys.path.remove(str(live.app))
 
 
 def round_2(live):
@@ -156,7 +152,7 @@ def round_3(live):
     """One sends NaN, one is slower than the deadline; the killed ones are back."""
     live.wait_for_file("training-3-3")
     live.wait_for_file("evaluated-4")
-    live.wait_for(lambda: live.sent("thief") == 1, "the thief to introduce itself")
+    live.wait_for(lambda: live.sent("thief") == 1, "the thief to introduce itself", pause=0.2)
     live.go(4)
 
 
@@ -165,7 +161,7 @@ def round_4(live):
     before = live.sent("node-3")
     live.wait_for_file("training-1-4")
     live.answer(3)
-    live.wait_for(lambda: live.sent("node-3") > before, "the late answer")
+    live.wait_for(lambda: live.sent("node-3") > before, "the late answer", pause=0.2)
     live.answer(1)
     live.go(5)
 

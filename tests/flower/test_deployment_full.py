@@ -63,7 +63,7 @@ def first_run(live, settings):
     live.go(2)  # a node with a new id introduces itself in this round
     live.wait_for_file("evaluated-3")
     if live.federation.insecure:
-        live.wait_for(lambda: live.sent("node-4") > sent, "the new node to introduce itself")
+        live.wait_for(lambda: live.sent("node-4") > sent, "the new node's introduction", pause=0.2)
     live.go(3)
     live.go(4)
     assert live.wait_for_run(run) == "finished:completed"
@@ -89,13 +89,13 @@ def check_first_run(live, folder):
 def check_a_killed_superlink(live, folder, settings):
     """The ServerApp ends with it; nodes find the new one; the next run resumes at round 5."""
     committed = state_of(folder)
-    for number in (5, 6):
-        live.go(number)
     live.run(**settings)
     live.wait_for_file("training-0-4")
     (serverapp,) = live.pids("flwr-serverapp")
     live.federation.kill("superlink", signal.SIGKILL)
     live.wait_for(lambda: is_gone(serverapp), "the ServerApp to end with its SuperLink")
+    for number in (5, 6):
+        live.go(number)
     left = folder.with_name("left")
     shutil.copytree(folder, left)
     before = state_of(left)

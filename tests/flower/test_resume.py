@@ -9,10 +9,11 @@ import pytest
 import torch
 from flwr.app import Array, ArrayRecord
 
+from tests.crafted import contents_of, write_crafted
 from tests.flower.loopback import LoopbackGrid, nodes_of
 from tests.flower.toy import first_arrays, play, reply_of, round_of, toy_app
 from understudy import MIFA, FixedDropout, Outcome, Strategy, fdms
-from understudy.flower import UnderstudyStrategy, read_outcomes
+from understudy.flower import UnderstudyStrategy, read_outcomes, request_retirement
 from understudy.memory.tensor_stream import CheckpointError
 from understudy.server.state import leaves, row_stores
 from understudy.studies import LiveLog, results, write_report
@@ -115,7 +116,7 @@ play(LoopbackGrid(nodes_of(toy_app(noisy), 4)), fdms(), rounds=9, folder={str(tm
     assert saved(again.server.state) == saved(whole.server.state)
 
 
-def test_whoever_was_busy_when_the_run_died_is_not_asked_before_it_is_free(tmp_path):
+def test_whoever_owed_an_answer_after_the_last_round_is_not_asked_before_it_is_free(tmp_path):
     """The new run cannot hear of the old one's answers, so it goes by the clock."""
     nodes = nodes_of(toy_app(), 3)
     nodes[2].silent = lambda m: "understudy-introduce" not in m.content["config"]
@@ -136,6 +137,45 @@ def test_whoever_was_busy_when_the_run_died_is_not_asked_before_it_is_free(tmp_p
     assert play(third, rounds=4, **options).history == [{"0": "came", "1": "came", "2": "came"}]
 
 
+def test_a_busy_client_that_is_back_under_a_new_node_id_has_restarted(tmp_path):
+    """As a SuperNode without a registered key is; the request of the old run died with it."""
+    nodes = nodes_of(toy_app(), 3)
+    nodes[2].silent = lambda m: "understudy-introduce" not in m.content["config"]
+    options = {"folder": tmp_path / "run", "fraction_evaluate": 0.0}
+    first = LoopbackGrid(nodes)
+    play(first, rounds=1, **options)
+    (busy,) = json.loads((json_of_extra(tmp_path / "run"))["extra.busy"])
+    assert (busy["client"], busy["node"]) == (2, nodes[2].id)
+
+    (*_, restarted) = nodes_of(toy_app(), 3, first_id=900)
+    again = play(LoopbackGrid([*nodes[:2], restarted], first.time), rounds=2, **options)
+    assert again.history == [{"0": "came", "1": "came", "2": "came"}]
+
+
+def test_those_asked_in_an_interrupted_round_are_asked_again(tmp_path):
+    """Else nobody could be asked for as long as a late answer is waited for."""
+    nodes = nodes_of(toy_app(), 3)
+    for node in nodes:
+        node.silent = lambda m: round_of(m) == 1
+    first = LoopbackGrid(nodes)
+    pull = first.pull_messages
+
+    def killed_while_pulling(ids):
+        if round_of(first.sent[-1]) == 1:
+            raise Killed
+        return pull(ids)
+
+    first.pull_messages = killed_while_pulling
+    options = {"folder": tmp_path / "run", "fraction_evaluate": 0.0}
+    with pytest.raises(Killed):
+        play(first, rounds=2, **options)
+    assert json.loads((json_of_extra(tmp_path / "run"))["extra.busy"]) == []
+    for node in nodes:
+        node.silent = lambda m: False
+    again = play(LoopbackGrid(nodes, first.time), rounds=2, **options)
+    assert again.history == [dict.fromkeys("012", "came")]
+
+
 def json_of_extra(folder):
     from understudy.server.checkpoint import numbers_of
 
@@ -151,6 +191,55 @@ def test_another_model_or_strategy_is_refused_by_name(tmp_path):
     adapter = UnderstudyStrategy(fdms(), clock=grid.time.clock(), **options)
     with pytest.raises(CheckpointError, match=r"holds another model: 'w' is .*\[3\].* there"):
         adapter.start(grid, first_arrays(width=4))
+
+
+ROSTER = [{"id": "0"}, {"id": "1"}]
+BUSY = {"client": 1, "node": 101, "activated": "", "asked_at": 1e9}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("model", "{"),
+        ("model", "[" * 100_000),
+        ("model", "[]"),
+        ("model", '{"names": ["w"], "shapes": [[3]], "dtypes": ["float32"], "in_vector": [7]}'),
+        ("model", '{"names": ["w"], "shapes": [[3]], "dtypes": ["float32"], "in_vector": [0, 0]}'),
+        ("roster", ""),
+        ("roster", "3"),
+        ("roster", "[]"),
+        ("roster", "[1, 2]"),
+        ("roster", json.dumps([*ROSTER, {"id": "2"}])),
+        ("roster", json.dumps([{"id": "0"}, {"id": "0"}])),
+        ("roster", json.dumps([{"id": "0"}, {"id": 1}])),
+        ("roster", json.dumps([{"id": "0"}, {"id": "1", "node": "far"}])),
+        ("roster", json.dumps([{"id": "0"}, {"id": "1", "retired": "yes"}])),
+        ("roster", json.dumps([{"id": "0"}, {"id": "1", "more": 1}])),
+        ("busy", "nobody"),
+        ("busy", '{"client": 1}'),
+        ("busy", '[{"client": 1}]'),
+        ("busy", json.dumps([{**BUSY, "client": 2}])),
+        ("busy", json.dumps([{**BUSY, "client": True}])),
+        ("busy", json.dumps([{**BUSY, "asked_at": "now"}])),
+        ("busy", json.dumps([{**BUSY, "asked_at": float("inf")}])),
+        ("busy", json.dumps([{**BUSY, "asked_at": 10**400}])),
+    ],
+)
+def test_a_crafted_checkpoint_is_one_error_that_names_the_file(name, text, tmp_path):
+    options = {"folder": tmp_path / "run", "rounds": 2}
+    play(LoopbackGrid(nodes_of(toy_app(), 2)), **{**options, "rounds": 1})
+    path = tmp_path / "run" / "server" / "state.safetensors"
+    about, tensors = contents_of(path)
+    whole = {**about, "numbers": dict(about["numbers"])}
+    about["numbers"][f"extra.{name}"] = text
+    write_crafted(path, about, tensors)
+    with pytest.raises(CheckpointError, match=r"/run\b"):
+        play(LoopbackGrid(nodes_of(toy_app(), 2)), **options)
+    if name == "roster":
+        with pytest.raises((CheckpointError, ValueError), match=r"state\.safetensors|a client"):
+            request_retirement(tmp_path / "run", "nobody")
+    write_crafted(path, whole, tensors)
+    assert len(play(LoopbackGrid(nodes_of(toy_app(), 2)), **options).history) == 1
 
 
 def test_a_run_that_is_done_is_not_played_again(tmp_path):

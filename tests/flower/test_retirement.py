@@ -7,10 +7,11 @@ from flwr.app import Array, ArrayRecord
 
 from tests.cli import Command
 from tests.flower.loopback import LoopbackGrid, nodes_of
-from tests.flower.toy import files_with, first_arrays, play, reply_of, toy_app
-from understudy import MIFA, Strategy
+from tests.flower.toy import files_with, first_arrays, play, reply_of, round_of, toy_app
+from understudy import FDMS, MIFA, HoeffdingRace, Population, Strategy, fedavg
 from understudy.flower import UnderstudyStrategy, introduction, request_retirement
 from understudy.server.state import row_stores
+from understudy.simulation import clustered_digits, simulate
 
 
 @pytest.fixture
@@ -48,6 +49,51 @@ def test_a_retired_client_is_wanted_no_more_and_its_memory_is_erased(tmp_path):
     assert files_with(folder, needles[1]) == []
     again = play(LoopbackGrid(nodes), strategy, rounds=4, retired=("1", "nobody"), **options)
     assert again.history == [{"0": "came", "2": "came"}]
+
+
+def test_nothing_that_was_computed_from_a_retired_client_alone_stays_on_disk(tmp_path):
+    """FDMS keeps how alike two clients are in the rows of both; a declared population may hold
+    anything of a client."""
+
+    def behave(message, context):
+        rng = np.random.default_rng((context.node_config["partition-id"], round_of(message)))
+        values = message.content.array_records["arrays"]["w"].numpy()
+        arrays = ArrayRecord({"w": Array(values + rng.normal(size=3).astype(np.float32))})
+        return reply_of(message, arrays, 7 + context.node_config["partition-id"])
+
+    rng, folder = np.random.default_rng(0), tmp_path / "run"
+    similarity = rng.random((4, 4))
+    declared = Population(
+        4,
+        features=rng.random((4, 2)),
+        similarity=similarity + similarity.T,
+        p=rng.random(4),
+        groups=np.array([3, 0x5EC2E7C0DE, 3, 4]),
+    )
+    strategy = Strategy(compensator=FDMS(race=HoeffdingRace(scale=0.05, delta_f=0.001)))
+    nodes = nodes_of(toy_app(behave), 4)
+    options = {"folder": folder, "fraction_evaluate": 0.0, "clients": tuple("0123")}
+    options["population"] = declared
+    first = play(LoopbackGrid(nodes), strategy, rounds=3, **options)
+    others, score = [0, 2, 3], first.server.state.compensator.score
+    needles = [score.get(other)[1].numpy().tobytes() for other in others]
+    needles += [value.tobytes() for value in (*declared.features[1], declared.p[1])]
+    needles += [declared.similarity[other, 1].tobytes() for other in range(4)]
+    needles.append(declared.groups[1].tobytes())
+    assert all(files_with(folder, needle) for needle in needles)
+
+    again = play(LoopbackGrid(nodes), strategy, rounds=3, retired=("1",), **options)
+    assert [files_with(folder, needle) for needle in needles] == [[]] * len(needles)
+    known = again.server.state.population
+    np.testing.assert_array_equal(known.features[others], declared.features[others])
+    pairs = np.ix_(others, others)
+    np.testing.assert_array_equal(known.similarity[pairs], declared.similarity[pairs])
+    assert known.p.tolist() == [declared.p[0], 0.0, *declared.p[2:]]
+    assert known.groups.tolist() == [3, 3, 3, 4]
+    for path, store in row_stores(again.server.state):
+        assert not store.known[1], path
+    played = play(LoopbackGrid(nodes), strategy, rounds=5, **options)
+    assert played.history == [dict.fromkeys("023", "came")] * 2
 
 
 def test_a_client_can_be_retired_between_two_rounds():
@@ -106,6 +152,27 @@ def test_only_clients_of_a_live_federation_can_be_retired(tmp_path, command):
         request_retirement(tmp_path, "0")
 
 
+def test_a_simulated_run_has_no_clients_to_retire(tmp_path, command):
+    data = clustered_digits(n_clients=4, n_clusters=2, per_client=8)
+    list(simulate(data, fedavg(), model="softmax", rounds=1, folder=tmp_path / "simulated"))
+    said = command("retire", str(tmp_path / "simulated"), "0")
+    assert said.code == 2
+    assert "simulated: expected the folder of a live federation, found a run that" in said.err
+    assert not (tmp_path / "simulated" / "retired").exists()
+
+
+@pytest.mark.parametrize("target", ["precious", "nowhere"])
+def test_a_request_is_not_written_through_a_link(target, tmp_path, command):
+    play(LoopbackGrid(nodes_of(toy_app(), 2)), folder=tmp_path / "run")
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / "run" / "retired").symlink_to(tmp_path / target)
+    said = command("retire", str(tmp_path / "run"), "0")
+    assert said.code == 2
+    assert "retired: is a symbolic link" in said.err
+    assert (tmp_path / "precious").read_text() == "mine"
+    assert not (tmp_path / "nowhere").exists()
+
+
 def test_who_is_retired_before_joining_never_takes_part():
     nodes = nodes_of(toy_app(), 3)
     nodes[2].online = False
@@ -135,7 +202,7 @@ def test_a_crash_between_retiring_and_erasing_leaves_nothing(tmp_path, monkeypat
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("understudy.flower.server.erase_free_rows", killed)
+        patch.setattr("understudy.server.strategy.erase_free_rows", killed)
         with pytest.raises(KeyboardInterrupt):
             play(LoopbackGrid(nodes), strategy, retired=("0",), **options)
     assert files_with(folder, secret) == ["compensator-0.rows"]

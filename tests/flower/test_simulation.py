@@ -6,6 +6,7 @@ Ray listens on all interfaces, so everything runs where there is only a loopback
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -20,10 +21,12 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(3600)]
 
 ALONE = ["unshare", "-rn", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
 MEGABYTE = 2**20
+LONGEST = 3000.0  # seconds of one run
 
 # A SuperLink that simulates, one run of the app, and how much memory its ServerApp took meanwhile.
 SCRIPT = """
-import json, sys, threading, time
+import json, subprocess, sys, threading, time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -61,8 +64,11 @@ try:
         f"num-supernodes={clients} client-resources-num-cpus=1", "--format", "json",
     )
     run_id = json.loads(said[said.index("{"):])["run-id"]
-    while not (status := federation.status(run_id)).startswith("finished"):
+    status = ""
+    while not status.startswith("finished"):
         time.sleep(5)
+        with suppress(RuntimeError, ValueError, LookupError, subprocess.TimeoutExpired):
+            status = federation.status(run_id)
     log = federation.flwr("log", run_id, "federation", "--show", check=False)
     (folder / "told").write_text(json.dumps({"status": status, "log": log, "samples": samples}))
 finally:
@@ -72,20 +78,31 @@ finally:
 """
 
 
+def can_be_alone():
+    return subprocess.run([*ALONE, "true"], capture_output=True, timeout=60).returncode == 0
+
+
 def simulated(folder, rounds, clients, config):
     """One run; its status, its log, and (rounds played, resident bytes) from time to time."""
-    refused = subprocess.run([*ALONE, "true"], capture_output=True, check=False).returncode
-    if shutil.which("unshare") is None or refused:
+    if shutil.which("unshare") is None or not can_be_alone():
         pytest.skip("unshare -rn is refused here: Ray would listen on all interfaces")
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
+    with subprocess.Popen(
         [*ALONE, sys.executable, "-c", SCRIPT, str(folder), str(rounds), str(clients), config],
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         env={**os.environ, "PYTHONPATH": path},
-    )
+    ) as process:
+        try:
+            said, _ = process.communicate(timeout=LONGEST)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)  # it ends its federation
+            said, _ = process.communicate(timeout=300)
+        finally:
+            process.kill()
     logs = [path.read_text(errors="replace")[-4000:] for path in folder.rglob("*.log")]
-    assert done.returncode == 0, "\n".join([done.stdout, done.stderr, *logs])
+    assert process.returncode == 0, "\n".join([said, *logs])
     told = json.loads((folder / "told").read_text())
     assert told["status"] == "finished:completed", told["log"][-4000:]
     return told

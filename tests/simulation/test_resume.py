@@ -509,24 +509,26 @@ from tests.simulation.test_resume import main
 main(*sys.argv[2:])
 """
 MANY = 40  # rounds of a run that is killed
+SLOWLY = 0.2  # seconds a round: there are many left when a signal arrives
 
 
-def main(folder: str, commit_every: str, workers: str) -> None:
-    """The child: the same call, whoever was killed before."""
+def main(folder: str, commit_every: str, workers: str, pace: str) -> None:
+    """The child: the same call, whoever was killed before; `pace` seconds between two rounds."""
     engine.COMMIT_EVERY = float(commit_every)
     training.WORTH_WORKERS = 0
     try:
         for log in call(Path(folder), rounds=MANY, workers=int(workers), metrics=None):
             print("round", log.t, flush=True)
-            time.sleep(0.01)
+            time.sleep(float(pace))
     except KeyboardInterrupt:
         print("interrupted", flush=True)
         raise
     print("finished", flush=True)
 
 
-def child(folder: Path, commit_every: float, workers: int) -> Child:
-    return Child("-c", PROGRAM, str(ROOT), str(folder), str(commit_every), str(workers))
+def child(folder: Path, commit_every: float, workers: int, pace: float = 0.01) -> Child:
+    settings = (str(commit_every), str(workers), str(pace))
+    return Child("-c", PROGRAM, str(ROOT), str(folder), *settings)
 
 
 def killed(folder: Path, number: int, workers: int) -> None:
@@ -578,7 +580,7 @@ def test_many_kills_change_no_bit(tmp_path, workers):
 @pytest.mark.process
 def test_an_interrupt_leaves_a_folder_to_go_on_from(tmp_path):
     """Ctrl-C while commits are two seconds apart: what was played is committed on the way out."""
-    with child(tmp_path, 1e9, 1) as process:
+    with child(tmp_path, 1e9, 1, SLOWLY) as process:
         for _ in range(5):
             line = process.wait_for("round")
         process.process.send_signal(signal.SIGINT)
@@ -596,7 +598,7 @@ def test_an_interrupt_leaves_a_folder_to_go_on_from(tmp_path):
 def test_control_c_reaches_the_workers_too_and_the_folder_is_whole(tmp_path):
     """A terminal sends it to all processes of a group at once, and here twice."""
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(ROOT), str(tmp_path), "1e9", "2"],
+        [sys.executable, "-c", PROGRAM, str(ROOT), str(tmp_path), "1e9", "2", str(SLOWLY)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -637,16 +637,21 @@ print("the same", flush=True)
 )
 
 
-def shared_memory_of(pid: int) -> list[str]:
-    """What a process left where shared memory has names."""
+def shared_memory() -> set[str]:
+    """What there is where shared memory has names."""
     folder = Path("/dev/shm")
-    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    return [name for name in names if str(pid) in name or "understudy" in name]
+    return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+
+
+def shared_memory_of(pid: int, before: set[str]) -> list[str]:
+    """What a process left of it, if others left nothing meanwhile."""
+    left = shared_memory() - before
+    return sorted(name for name in left if str(pid) in name or "understudy" in name)
 
 
 def test_a_script_without_a_main_guard(tmp_path):
     """It runs once, with workers, functions and classes of its own; and leaves nothing behind."""
-    script, temporary = tmp_path / "script.py", tmp_path / "temporary"
+    script, temporary, before = tmp_path / "script.py", tmp_path / "temporary", shared_memory()
     script.write_text(BOTH_WAYS)
     temporary.mkdir()
     process = subprocess.Popen(
@@ -662,12 +667,12 @@ def test_a_script_without_a_main_guard(tmp_path):
     assert said.count("ran in") == 1, said
     assert said.splitlines()[-1] == "the same", said
     assert list(temporary.iterdir()) == []
-    wait_until(lambda: not shared_memory_of(process.pid), "shared memory is let go")
+    wait_until(lambda: not shared_memory_of(process.pid, before), "shared memory is let go")
 
 
 def test_no_child_outlives_a_killed_parent(tmp_path):
     """Nor does a file, nor memory that has a name."""
-    script, temporary = tmp_path / "script.py", tmp_path / "temporary"
+    script, temporary, before = tmp_path / "script.py", tmp_path / "temporary", shared_memory()
     temporary.mkdir()
     head = f"import tempfile\ntempfile.tempdir = {str(temporary)!r}\n"
     script.write_text(head + PROGRAM + "\nplay(2, rounds=10**6)\n")
@@ -679,7 +684,8 @@ def test_no_child_outlives_a_killed_parent(tmp_path):
         assert parent.process.returncode == -signal.SIGKILL
         wait_until(lambda: not any(is_alive(pid) for pid in children), "all children have ended")
     assert list(temporary.iterdir()) == []
-    wait_until(lambda: not shared_memory_of(parent.process.pid), "shared memory is let go")
+    pid = parent.process.pid
+    wait_until(lambda: not shared_memory_of(pid, before), "shared memory is let go")
 
 
 NOTEBOOK = """

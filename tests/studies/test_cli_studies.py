@@ -557,7 +557,7 @@ def test_ctrl_c_prints_the_command_that_goes_on(study):
         while child.poll() is None and not any_round_is_stored(study / "runs"):
             time.sleep(0.1)
         child.send_signal(signal.SIGINT)
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=240)
     finally:
         child.kill()
     assert child.returncode == 130, err

@@ -15,8 +15,10 @@ import torch
 from tests.crafted import contents_of, flipped, write_crafted
 from tests.studies.running import assert_same, contents, study_in
 from understudy.core.rng import generator
+from understudy.memory.tensor_stream import CheckpointError
 from understudy.studies.definition.study import Study
-from understudy.studies.execution.runner import run_study
+from understudy.studies.execution.runner import cell_module, run_study
+from understudy.studies.statistics.export import export_model
 from understudy.studies.statistics.frames import results
 from understudy.studies.store import connection, schema
 from understudy.studies.store.connection import StoreBusy
@@ -292,6 +294,52 @@ def test_lost_models_are_noticed(
     assert f"1 finished cell has no trained model any more ({key}); --again reruns it" in said
 
 
+def test_a_flipped_bit_in_a_model_is_noticed(
+    played: tuple[Study, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study, whole = played
+    runs = tmp_path / "runs"
+    shutil.copytree(whole, runs)
+    first, second = study.cells()
+    path = runs / "cells" / first.key / "model.safetensors"
+    content = path.read_bytes()
+    rng = generator(0, "bits")
+    for bit in rng.integers(0, 8 * len(content), 20):
+        path.write_bytes(flipped(content, int(bit)))
+        for cell in (first.key, first):
+            with pytest.raises(CheckpointError, match=r"model\.safetensors: damaged: .* checksum"):
+                cell_module(runs, cell, trust=True)
+    with pytest.raises(CheckpointError, match="damaged"):
+        export_model(runs, first.key, tmp_path / "copy.safetensors")
+    assert not list(tmp_path.glob("copy.*"))
+    code, said = doctor(capsys, runs)
+    assert code == 1
+    assert "model.safetensors: damaged" in said
+    assert f"{second.key} verified" in said
+
+
+def test_models_from_before_there_were_checksums_are_read_and_not_verified(
+    played: tuple[Study, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study, whole = played
+    runs = tmp_path / "runs"
+    shutil.copytree(whole, runs)
+    cell = study.cells()[0]
+    path = runs / "cells" / cell.key / "model.json"
+    about = json.loads(path.read_text())
+    expected = cell_module(runs, cell).state_dict()
+    del about["crc32"]
+    path.write_text(json.dumps(about))
+    found = cell_module(runs, cell).state_dict()
+    assert all(torch.equal(found[name], entry) for name, entry in expected.items())
+    code, said = doctor(capsys, runs)
+    assert code == 0
+    assert f"models {cell.key} not verified: written before there were checksums" in said
+    path.write_text(json.dumps({**about, "crc32": "no number"}))
+    with pytest.raises(CheckpointError, match="damaged"):
+        cell_module(runs, cell)
+
+
 def test_a_database_that_stays_locked_stops_the_study_and_loses_nothing(
     played: tuple[Study, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -344,9 +392,10 @@ def test_doctor_verifies_a_runs_folder(
     study, whole = played
     first, second = (cell.key for cell in study.cells())
     code, said = doctor(capsys, whole)
-    assert (code, said) == (
-        0,
-        f"database pages whole rounds {first} 12 rounds, verified {second} 12 rounds, verified",
+    assert code == 0
+    assert said == (
+        f"database pages whole rounds {first} 12 rounds, verified {second} 12 rounds, verified "
+        f"models {first} verified {second} verified"
     )
     runs = tmp_path / "half"
     server = half_played(study, runs, monkeypatch)

@@ -159,8 +159,8 @@ def assert_goes_on_to_the_same_bits(folder: Path, kills: int, **overrides: Any) 
 @pytest.mark.timeout(900)
 def test_three_kills_and_interrupts_change_no_bit(tmp_path: Path) -> None:
     study_in(tmp_path)
-    kills = end_at_random(tmp_path, [[kill_a_cell, interrupt], [kill_the_parent]], "rounds=40")
-    assert_goes_on_to_the_same_bits(tmp_path, kills, rounds=40)
+    kills = end_at_random(tmp_path, [[kill_a_cell, interrupt], [kill_the_parent]], "rounds=120")
+    assert_goes_on_to_the_same_bits(tmp_path, kills, rounds=120)
 
 
 @pytest.mark.full

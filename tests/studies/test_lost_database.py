@@ -92,6 +92,20 @@ def test_a_lost_database_stops_all_cells_and_what_it_held_is_kept(
     assert_same(contents(runs), expected)
 
 
+def test_contents_are_not_kept_through_a_link(
+    whole: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that leads nowhere exists too: SQLite would make the file that it points to."""
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    (runs / f"{FILE}.saved-0").symlink_to(tmp_path / "nowhere")
+    after(3, monkeypatch, removed)
+    with pytest.raises(StoreMoved, match=rf"{FILE}\.saved-1"):
+        run_study(study_in(whole[0]), runs, on="here")
+    assert (runs / f"{FILE}.saved-1").is_file()
+    assert not (tmp_path / "nowhere").exists()
+
+
 def test_what_cannot_be_kept_is_said(
     whole: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

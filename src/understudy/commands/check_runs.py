@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from understudy.commands.findings import Finding
@@ -44,24 +44,28 @@ def _rounds(n: int, unverified: int) -> str:
 
 def _files(runs: Path, keys: dict[str, str]) -> Iterator[Finding]:
     from understudy.memory.run_folder import STATE
-    from understudy.studies.store.model_files import cells_folder, has_model
+    from understudy.server.checkpoint import verify
+    from understudy.studies.store.model_files import cells_folder, has_model, is_verified
 
     folder = cells_folder(runs)
-    for cell in sorted(folder.iterdir()) if folder.is_dir() else ():
+    if not folder.is_dir():
+        return
+    for cell in sorted(folder.iterdir()):
         if (cell / "server" / STATE).is_file():
-            yield _checkpoint(cell.name, cell / "server")
+            yield _verified("checkpoints", cell.name, verify, cell / "server")
     for key, status in keys.items():
-        if status == "done" and (folder / key).parent.is_dir() and not has_model(runs, key):
+        if status == "done" and not has_model(runs, key):
             yield Finding("models", key, False, "the cell is done, and its model is not there")
+        elif status == "done":
+            yield _verified("models", key, is_verified, folder / key)
 
 
-def _checkpoint(name: str, server: Path) -> Finding:
+def _verified(kind: str, name: str, verify: Callable[[Path], bool], folder: Path) -> Finding:
     from understudy.memory.tensor_stream import CheckpointError
-    from understudy.server.checkpoint import verify
 
     try:
-        whole = verify(server)
+        whole = verify(folder)
     except (CheckpointError, OSError) as error:
-        return Finding("checkpoints", name, False, str(error))
+        return Finding(kind, name, False, str(error))
     words = "verified" if whole else "not verified: written before there were checksums"
-    return Finding("checkpoints", name, True, words)
+    return Finding(kind, name, True, words)

@@ -39,6 +39,8 @@ def population(
         Label histograms known before.
     """
     known = Population(n_clients) if declared is None else declared
+    for number in retired:
+        known = without(known, number)
     sizes = _longer(known.n_examples, n_clients)
     for number, report in reports.items():
         if report.n_examples is not None and np.isnan(sizes[number]):
@@ -62,19 +64,34 @@ def is_closed(declared: Population | None) -> bool:
 
 
 def forget(state: ServerState, number: int) -> None:
-    """Erase size and histogram of a client, also from the population that is stored."""
+    """Erase what is known of a client, also from the population that is stored."""
     state.n_examples[number] = np.nan
     if state.label_counts is not None:
         state.label_counts[number] = np.nan
-    known = state.population
-    changes: dict[str, Any] = {}
-    for name in ("n_examples", "label_counts"):
-        values = getattr(known, name)
-        if values is not None:
-            changes[name] = values.copy()
-            changes[name][number] = np.nan
-    if changes:
-        state.population = replace(known, **changes)
+    state.population = without(state.population, number)
+
+
+def without(known: Population, number: int) -> Population:
+    """The population with nothing known of one client; the same one where nothing was."""
+    if number >= known.n_clients:
+        return known
+    changes: dict[str, Any] = {
+        name: getattr(known, name).copy()
+        for name in ("n_examples", "label_counts", "features", "similarity", "p", "groups")
+        if getattr(known, name) is not None
+    }
+    for name, values in changes.items():
+        if name == "p":
+            values[number] = 0.0  # it never comes
+        elif name == "groups":
+            # one that others are in: another number would be a group more, and shift their turns
+            others = np.delete(values, number)
+            values[number] = others.min() if len(others) else 0
+        else:
+            values[number] = np.nan
+            if name == "similarity":
+                values[:, number] = np.nan
+    return replace(known, **changes) if changes else known
 
 
 def _histograms(n: int, before: Floats | None, reports: Reports) -> Floats | None:

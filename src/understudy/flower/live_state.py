@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, TypeVar
 
+from understudy.core import checks
+from understudy.core.brief import shown
 from understudy.core.types import RoundLog
+
+Record = TypeVar("Record")
 
 
 class LiveLedger(Protocol):
@@ -44,3 +49,27 @@ class Busy:
     node: int
     activated: str
     asked_at: float  # wall clock
+
+
+def read_busy(text: str, n_clients: int) -> list[Busy]:
+    """Those that a checkpoint calls busy; an error where it cannot be one of ours."""
+    busy = records(Busy, text)
+    for one in busy:
+        checks.integer("busy: client", one.client, low=0, high=n_clients - 1)
+    return busy
+
+
+def records(kind: type[Record], text: str) -> list[Record]:
+    """Objects of a flat dataclass from JSON, each field of the type that it was written with."""
+    plain = json.loads(text)
+    if not isinstance(plain, list):
+        raise ValueError(f"{kind.__name__}: expected a list, got {shown(plain)}")
+    found = [kind(**one) for one in plain]
+    for one in found:
+        for item in fields(one):  # type: ignore[arg-type]
+            name, value = f"{kind.__name__}.{item.name}", getattr(one, item.name)
+            if item.type == "float":
+                checks.number(name, value)
+            elif type(value).__name__ != item.type:
+                raise ValueError(f"{name}: expected {item.type}, got {shown(value)}")
+    return found

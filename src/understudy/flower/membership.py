@@ -128,11 +128,12 @@ class Membership:
         """(N,) connected and without an open request; and why the others are not."""
         roster, busy = self._server.roster, self._mailbox.busy
         free = np.zeros(self._server.state.n_clients, dtype=np.bool_)
-        held, why = {one.client for one in self._server.busy}, {}
+        # by node too: a client that is back under a new id has restarted, and forgot the request
+        held, why = {(one.client, one.node) for one in self._server.busy}, {}
         for number, client in enumerate(roster.clients):
             if client.node not in there or roster.of_node(client.node) != number:
                 why[number] = "not connected"
-            elif client.node in busy or number in held:
+            elif client.node in busy or (number, client.node) in held:
                 why[number] = "busy with an earlier request"
             else:
                 free[number] = True

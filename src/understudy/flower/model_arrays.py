@@ -21,6 +21,7 @@ import torch
 from flwr.app import Array, ArrayRecord
 from safetensors.numpy import load_file, save_file
 
+from understudy.core.brief import shown
 from understudy.core.types import Reason
 from understudy.memory.tensor_stream import CheckpointError
 
@@ -131,6 +132,11 @@ class ModelArrays:
             raise CheckpointError(
                 f"{folder}: holds another model: {odd[0]!r} is {there.get(odd[0])} there, "
                 f"{here.get(odd[0])} here"
+            )
+        floating = [stored["names"][place] for place in stored["in_vector"]]
+        if sorted(floating) != sorted(self.names[place] for place in self.in_vector):
+            raise CheckpointError(
+                f"{folder}: holds another model: {shown(floating)} are in its vector"
             )
         return replace(
             self,

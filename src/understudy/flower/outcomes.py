@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from understudy.core.files import refuse_link
+from understudy.core.files import file_named, no_link_opener, refuse_link, write_file
 from understudy.core.types import Outcome
+from understudy.memory.tensor_stream import CheckpointError
 
 FILE = "outcomes.jsonl"
 
@@ -33,12 +34,8 @@ class OutcomeFile:
         """Keep the records of the first `n_rounds` rounds, and write after them."""
         self.path = path
         refuse_link(path)
-        refuse_link(path.with_suffix(".partial"))
-        path.touch()
-        kept = [line for line in path.read_bytes().splitlines(True) if _round(line) < n_rounds]
-        partial = path.with_suffix(".partial")
-        partial.write_bytes(b"".join(kept))
-        os.replace(partial, path)
+        lines = path.read_bytes().splitlines(True) if path.exists() else []
+        write_file(path, b"".join(line for line in lines if _round(line) < n_rounds))
 
     def append(self, records: Iterable[ClientOutcome]) -> None:
         """Append a round, on disk when this returns."""
@@ -46,7 +43,10 @@ class OutcomeFile:
             json.dumps({**asdict(record), "outcome": record.outcome.name.lower()}) + "\n"
             for record in records
         ]
-        with open(self.path, "a", encoding="utf-8") as file:
+        with (
+            file_named(self.path),
+            open(self.path, "a", encoding="utf-8", opener=no_link_opener) as file,
+        ):
             file.writelines(lines)
             file.flush()
             os.fsync(file.fileno())
@@ -54,12 +54,16 @@ class OutcomeFile:
 
 def read_outcomes(folder: str | Path) -> list[ClientOutcome]:
     """All records of a run's folder, in the order of the rounds."""
-    records = []
-    for line in (Path(folder) / FILE).read_text(encoding="utf-8").splitlines(keepends=True):
-        if not line.endswith("\n"):
+    records, path = [], Path(folder) / FILE
+    for number, line in enumerate(path.read_bytes().splitlines(keepends=True), start=1):
+        if not line.endswith(b"\n"):
             break  # being written, or cut short by a kill
-        plain = json.loads(line)
-        records.append(ClientOutcome(**{**plain, "outcome": Outcome[plain["outcome"].upper()]}))
+        try:
+            plain = json.loads(line)
+            records.append(ClientOutcome(**{**plain, "outcome": Outcome[plain["outcome"].upper()]}))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            words = f"{type(error).__name__}: {error}"
+            raise CheckpointError(f"{path}, line {number}: no outcome ({words})") from error
     return records
 
 

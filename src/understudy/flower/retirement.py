@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from understudy.core.files import no_link_opener, sync_folder
 from understudy.flower.roster import Roster
 from understudy.memory.run_folder import STATE
+from understudy.memory.tensor_stream import named_faults
 from understudy.server import checkpoint
 
 FILE = "retired"  # one client id a line
@@ -27,18 +29,27 @@ def request_retirement(folder: str | Path, *client_ids: str) -> None:
         Clients of the run.
     """
     folder = Path(folder)
-    if not (folder / "server" / STATE).is_file():
+    path = folder / "server" / STATE
+    if not path.is_file():
         raise ValueError(f"{folder}: expected the folder of a live federation, found no state")
-    roster = Roster.from_json(checkpoint.numbers_of(folder / "server")["extra.roster"])
+    stored = checkpoint.numbers_of(path.parent)
+    if "extra.roster" not in stored:
+        raise ValueError(
+            f"{folder}: expected the folder of a live federation, found a run that has no client "
+            "ids, such as a simulation's"
+        )
+    with named_faults(path):
+        roster = Roster.from_json(stored["extra.roster"])
     for client_id in client_ids:
         if roster.number(client_id) is None:
             known = ", ".join(client.id for client in roster.clients[:MOST_SHOWN])
             more = ", ..." if len(roster) > MOST_SHOWN else ""
             raise ValueError(f"{client_id!r}: expected the id of a client: {known}{more}")
-    with open(folder / FILE, "a", encoding="utf-8") as file:
+    with open(folder / FILE, "a", encoding="utf-8", opener=no_link_opener) as file:
         file.writelines(f"{client_id}\n" for client_id in client_ids)
         file.flush()
         os.fsync(file.fileno())
+    sync_folder(folder)
 
 
 def requested_retirements(folder: Path | None) -> list[str]:

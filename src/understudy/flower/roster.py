@@ -13,6 +13,9 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import Any
 
+from understudy.core.brief import shown
+from understudy.flower.live_state import records
+
 
 class ClaimRefused(Exception):
     """A node claims the id of a client that belongs to another key."""
@@ -154,8 +157,9 @@ class Roster:
     def from_json(cls, text: str, keys: bool | None = None) -> Roster:
         """What `to_json` wrote. Nodes are those of the last run: some may be there still."""
         roster = cls(keys=keys)
-        for plain in json.loads(text):
-            client = Client(**plain)
+        for client in records(Client, text):
+            if client.id in roster._number:
+                raise ValueError(f"Client.id: expected distinct ids, got {shown(client.id)} twice")
             roster._number[client.id] = len(roster.clients)
             if client.node:
                 roster._by_node[client.node] = len(roster.clients)

@@ -19,16 +19,17 @@ from understudy.core.rng import generator
 from understudy.core.roles import Availability
 from understudy.core.types import Bools, Floats, Population, RoundLog
 from understudy.flower import known_facts
-from understudy.flower.live_state import Busy, LiveLedger, LiveState
+from understudy.flower.live_state import Busy, LiveLedger, LiveState, read_busy
 from understudy.flower.model_arrays import ModelArrays
 from understudy.flower.outcomes import FILE as OUTCOMES
 from understudy.flower.outcomes import ClientOutcome, OutcomeFile
 from understudy.flower.reply_checks import Report
 from understudy.flower.roster import Roster
 from understudy.memory.run_folder import STATE
+from understudy.memory.tensor_stream import named_faults
 from understudy.memory.writer_lock import FolderInUse
 from understudy.server import checkpoint
-from understudy.server.state import ServerState, grow_part, row_stores
+from understudy.server.state import ServerState, erase_free_rows, grow_part
 from understudy.server.strategy import Strategy
 from understudy.simulation.logs import LogFile
 
@@ -99,9 +100,14 @@ class LiveServer:
         template = LiveState("", "", "", "", 0.0)
         state = self._resumed(self.folder / "server", template)
         try:
-            found = model.ordered_as(json.loads(template.model), self.folder)
-            self.roster = Roster.from_json(template.roster, self.roster.keys)
-            self.busy = [Busy(**plain) for plain in json.loads(template.busy)]
+            with named_faults(self.folder / "server" / STATE):
+                found = model.ordered_as(json.loads(template.model), self.folder)
+                self.roster = Roster.from_json(template.roster, self.roster.keys)
+                self.busy = read_busy(template.busy, state.n_clients)
+                if len(self.roster) != state.n_clients:
+                    raise ValueError(
+                        f"roster: expected {state.n_clients} clients, got {len(self.roster)}"
+                    )
             if any(client.retired for client in self.roster.clients):
                 erase_free_rows(state)  # a crash may have come between retiring and erasing
             self._kept(state, template)
@@ -185,7 +191,6 @@ class LiveServer:
         self._reports.pop(number, None)
         known_facts.forget(state, number)
         self.strategy.retire(state, number)  # commits
-        erase_free_rows(state)
         self._describe()  # the store no longer has its size
         logger.info("%s is retired, its stored data erased", client_id)
         return True
@@ -277,12 +282,6 @@ class LiveServer:
             "data": "live federation",
         }
         self._ledger.begin(self.own.run, resolved, facts)
-
-
-def erase_free_rows(state: ServerState) -> None:
-    """Overwrite what was remembered of clients that are gone."""
-    for _, store in row_stores(state):
-        store.erase_free()
 
 
 def _absolute(folder: str | Path | None) -> Path | None:

@@ -179,6 +179,15 @@ class RowStore:
             if not self._kept[slot]:
                 heapq.heappush(self._free, slot)
 
+    def erase_column(self, column: int) -> None:
+        """Set one entry of every row to 0, as a new row has it; for rows that are over clients."""
+        for client in np.flatnonzero(self.known):
+            row = self.get(int(client))
+            if row[column] != 0:
+                row = row.clone()
+                row[column] = 0
+                self.put(int(client), row)
+
     def erase_free(self) -> None:
         """Overwrite what free slots still hold, such as the row of somebody who left for good."""
         nothing = torch.zeros(self.width, dtype=self.dtype, device=self.device)

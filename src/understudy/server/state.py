@@ -159,6 +159,12 @@ def row_stores(state: Any, prefix: str = "") -> Iterator[tuple[str, RowStore]]:
             yield path, value
 
 
+def erase_free_rows(state: ServerState) -> None:
+    """Overwrite what was remembered of clients that are gone."""
+    for _, store in row_stores(state):
+        store.erase_free()
+
+
 def leaves(state: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """(place, value) of all that is saved in a state, in the order of its fields."""
     if state is None:
@@ -236,6 +242,59 @@ def _grown(before: Any, after: Any) -> Any:
             after[tuple(slice(0, size) for size in before.shape)] = before
             return after
     return before  # numbers, and lists whose length is not a number of clients
+
+
+def erase_client(state: Any, blank: Any, resized: Any, client: int) -> None:
+    """Give a client the entries of a newcomer in all that a part's state holds over clients.
+
+    Over clients are the axes that grow with the population. What others hold of the client is
+    erased too: its column in a table (N, N), be it an array or rows.
+
+    Parameters
+    ----------
+    state
+        A part's state; it is changed in place.
+    blank, resized
+        New ones, for as many clients and for another number of them.
+    client : int
+        Its number.
+    """
+    if state is None or blank is None or resized is None:
+        return
+    for item in saved_fields(state):
+        now, new, other = (getattr(one, item.name) for one in (state, blank, resized))
+        if is_dataclass(now):
+            erase_client(now, new, other, client)
+        elif isinstance(now, RowStore):
+            now.drop(client)
+            if isinstance(other, RowStore) and other.width != now.width:
+                now.erase_column(client)
+        elif isinstance(now, np.ndarray | torch.Tensor):
+            for axis in _axes_over_clients(now, new, other):
+                place: Any = (*[slice(None)] * axis, client)
+                now[place] = new[place]
+
+
+def _axes_over_clients(now: Any, new: Any, other: Any) -> list[int]:
+    """Which axes have the population's size: those that differ where that does."""
+    if not type(now) is type(new) is type(other) or now.ndim != other.ndim:
+        return []
+    if now.shape != new.shape:
+        return []
+    return [axis for axis in range(now.ndim) if now.shape[axis] != other.shape[axis]]
+
+
+def resized_populations(population: Population) -> Iterator[Population]:
+    """The same clients and one more like the last; without the last."""
+    n = population.n_clients
+    for places in (np.append(np.arange(n), n - 1), np.arange(n - 1)):
+        if len(places):
+            known = {
+                item.name: value[np.ix_(places, places) if item.name == "similarity" else places]
+                for item in fields(population)
+                if isinstance(value := getattr(population, item.name), np.ndarray)
+            }
+            yield Population(len(places), **known)
 
 
 def grown_facts(

@@ -41,7 +41,14 @@ from understudy.server.round import (
     refuse_unless_ready,
     select_cohort,
 )
-from understudy.server.state import ServerState, grow_part, grown_facts, row_stores
+from understudy.server.state import (
+    ServerState,
+    erase_client,
+    erase_free_rows,
+    grow_part,
+    grown_facts,
+    resized_populations,
+)
 
 __all__ = ["WEIGHTINGS", "Filled", "Strategy"]
 
@@ -310,14 +317,38 @@ class Strategy:
         checkpoint.commit(state)
 
     def retire(self, state: ServerState, id: int) -> None:
-        """A client leaves for good: wanted no more, its rows freed, its number never reused."""
+        """A client leaves for good: wanted no more, forgotten, its number never reused.
+
+        What the parts remember of it is erased, from row files too, and what they remember of
+        others together with it (its column in FDMS's tables). What it became a part of stays: the
+        model, means, moments.
+        """
         refuse_unless_ready(self, state)
         checks.integer("id", id, low=0, high=state.n_clients - 1)
         state.active[id] = False
         state.pending = state.pending[state.pending[:, 0] != id]
-        for _, store in row_stores(state):
-            store.drop(id)
+        blank, resized = self._parts_like(state, state.population), self._resized_parts(state)
+        for role, part in blank.items():
+            erase_client(getattr(state, role), part, resized[role], id)
         checkpoint.commit(state)
+        erase_free_rows(state)  # the commit before this one needed them
+
+    def _parts_like(self, state: ServerState, population: Population) -> dict[str, Any]:
+        """The parts' states for a population, as they would be now; rows have no storage."""
+        return self._init_parts(
+            population, state.params, state.n_parameters, state.seed, state.t, None, "meta"
+        )
+
+    def _resized_parts(self, state: ServerState) -> dict[str, Any]:
+        """The parts' states for one client more; where a part refuses that, for one fewer."""
+        refused: Exception | None = None
+        for population in resized_populations(state.population):
+            try:
+                return self._parts_like(state, population)
+            except ValueError as error:  # such as FedGS, which has a largest number of clients
+                refused = error
+        assert refused is not None
+        raise refused
 
     # -- what survives a crash -----------------------------------------------------------------
 

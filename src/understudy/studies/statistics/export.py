@@ -444,13 +444,14 @@ def export_model(runs: str | Path, key: str, to: str | Path) -> Path:
     to : path
         A folder, or a file whose name ends in ``.safetensors``.
     """
-    from understudy.studies.store.model_files import ABOUT, WEIGHTS, cells_folder
+    from understudy.studies.store.model_files import ABOUT, WEIGHTS, cells_folder, is_verified
 
     folders = sorted(cells_folder(runs).glob(f"{key}*")) if key else []
     found = [folder for folder in folders if (folder / WEIGHTS).is_file()]
     if len(found) != 1:
         words = "no trained model" if not found else f"{len(found)} trained models"
         raise ValueError(f"{runs}: {words} of a cell whose key begins with {key!r}")
+    is_verified(found[0])  # a damaged one is an error, not a copy
     path = Path(to)
     if path.suffix != ".safetensors":
         path = path / f"{found[0].name}.safetensors"

@@ -152,7 +152,8 @@ def rescued(connection: sqlite3.Connection, path: Path) -> Path | None:
     The connection still reads the file that it opened, though it has no name any more.
     """
     number = 0
-    while (copy := path.with_name(f"{path.name}.saved-{number}")).exists():
+    # a link that leads nowhere exists too: SQLite would make the file that it points to
+    while os.path.lexists(copy := path.with_name(f"{path.name}.saved-{number}")):
         number += 1
     try:
         target = sqlite3.connect(copy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import safetensors
 import safetensors.torch
 
+from understudy.core.brief import shown
 from understudy.core.describe import describe
 from understudy.core.files import write_file
-from understudy.memory.tensor_stream import CheckpointError
+from understudy.memory.tensor_stream import PIECE, CheckpointError
 from understudy.studies.definition.cell import Cell
 from understudy.studies.definition.names import KEY_DIGITS, is_key
 
@@ -39,6 +41,9 @@ def model_files(
     labels: Mapping[str, Label],
 ) -> dict[str, bytes]:
     """What is kept of a trained module, by file name; the weights come last."""
+    # copies, because tensors that share memory are refused
+    weights = {name: entry.cpu().contiguous().clone() for name, entry in _entries(module).items()}
+    content = safetensors.torch.save(weights)
     about = {
         "key": key,
         "labels": dict(labels),
@@ -48,13 +53,9 @@ def model_files(
         "n_outputs": federation.n_outputs,
         "seed": task.seed,
         "rounds": task.rounds,
+        "crc32": zlib.crc32(content),  # of the other file
     }
-    # copies, because tensors that share memory are refused
-    weights = {name: entry.cpu().contiguous().clone() for name, entry in _entries(module).items()}
-    return {
-        ABOUT: (json.dumps(about, indent=1) + "\n").encode(),
-        WEIGHTS: safetensors.torch.save(weights),
-    }
+    return {ABOUT: (json.dumps(about, indent=1) + "\n").encode(), WEIGHTS: content}
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -68,6 +69,26 @@ def has_model(runs: str | Path, key: str) -> bool:
     """Whether the trained model of a finished cell is where it was written."""
     folder = cells_folder(runs) / key
     return all((folder / name).is_file() for name in (WEIGHTS, ABOUT))
+
+
+def is_verified(folder: Path) -> bool:
+    """Whether the weights in a cell's folder have a checksum; one that is wrong is an error.
+
+    Models that were written before there were checksums are read, and are "not verified".
+    """
+    about, path = _read_about(folder / ABOUT), folder / WEIGHTS
+    if "crc32" not in about:
+        return False
+    found = 0
+    with open(path, "rb") as file:
+        while piece := file.read(PIECE):
+            found = zlib.crc32(piece, found)
+    if about["crc32"] != found:
+        raise CheckpointError(
+            f"{path}: damaged: its contents do not fit the checksum in {ABOUT} "
+            f"(expected {shown(about['crc32'])}, got {found})"
+        )
+    return True
 
 
 def cell_module(runs: str | Path, cell: str | Cell, *, trust: bool = False) -> nn.Module:
@@ -94,6 +115,7 @@ def cell_module(runs: str | Path, cell: str | Cell, *, trust: bool = False) -> n
         raise CheckpointError(f"{folder}: no trained model here (no file {WEIGHTS})")
     about = _read_about(folder / ABOUT)
     model = cell.task.model if isinstance(cell, Cell) else _named_model(about, folder, trust)
+    is_verified(folder)
     try:
         weights = safetensors.torch.load_file(folder / WEIGHTS)
     except (safetensors.SafetensorError, OSError, ValueError) as error:
