@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import threading
@@ -120,6 +121,41 @@ def test_after_an_interrupt_nobody_trains_on():
     )
     told = ["True True", "True", "[(10, 10.0), (11, 11.0), (12, 12.0)]"]
     assert done.stdout.splitlines() == told, done.stdout + done.stderr
+
+
+ENDS = """
+from tests.simulation.test_kernel_threads import Recorded, job, threads
+
+team = threads(Recorded(), 3)
+print(len(team.train(job(30), [[i] for i in range(30)])))
+if {closed}:
+    team.close()
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_process_that_ends_at_once_ends_well(closed):
+    """A thread that wakes while the interpreter shuts down would abort the process."""
+    for _ in range(4):
+        done = subprocess.run(
+            [sys.executable, "-c", ENDS.format(closed=closed)],
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            timeout=WAIT,
+        )
+        assert (done.returncode, done.stdout) == (0, "30\n"), done.stderr
+
+
+def test_threads_end_with_their_owner():
+    before = threading.active_count()
+    team = threads(Recorded(), 2)
+    team.train(job(2), [[0], [1]])
+    assert threading.active_count() == before + 2
+    del team
+    gc.collect()
+    assert threading.active_count() == before
 
 
 def test_an_error_comes_through():

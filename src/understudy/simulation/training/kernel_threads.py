@@ -8,6 +8,7 @@ a second torch and a shared copy of the data.
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,6 +21,8 @@ import torch
 from understudy.core.types import Ints
 from understudy.simulation.training.jobs import Job, Trained
 from understudy.simulation.training.kernel_engine import KernelEngine
+
+ENDING_SECONDS = 10.0  # threads that are idle end at once; one at work finishes its client
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -82,16 +85,19 @@ class KernelThreads:
 
     def _start(self) -> None:
         inbox: SimpleQueue[Work | None] = SimpleQueue()
+        threads: list[threading.Thread] = []
         self._inbox = inbox
-        # threads know nothing of this object: when it is gone, they end
-        self._end = weakref.finalize(self, _end_threads, inbox, self.n_threads)
+        # threads know nothing of this object: when it is gone, or the process ends, they end
+        self._end = weakref.finalize(self, _end_threads, inbox, threads)
         for number in range(self.n_threads):
-            threading.Thread(
+            thread = threading.Thread(
                 target=_serve,
                 args=(inbox, self._engine.another()),
                 name=f"understudy-kernels-{number}",
                 daemon=True,  # an interrupt while threads start must not keep the process alive
-            ).start()
+            )
+            threads.append(thread)
+            thread.start()
 
 
 class Work:
@@ -173,6 +179,12 @@ def _serve(inbox: SimpleQueue[Work | None], engine: KernelEngine) -> None:
         work.help_with(engine)
 
 
-def _end_threads(inbox: SimpleQueue[Work | None], n_threads: int) -> None:
-    for _ in range(n_threads):
+def _end_threads(inbox: SimpleQueue[Work | None], threads: list[threading.Thread]) -> None:
+    """Let all end, and wait: one that wakes while the interpreter shuts down would abort it."""
+    for _ in threads:
         inbox.put(None)
+    deadline = time.monotonic() + ENDING_SECONDS
+    for thread in threads:
+        # the collector of garbage may have called this from one of them
+        if thread.is_alive() and thread is not threading.current_thread():
+            thread.join(max(0.0, deadline - time.monotonic()))
