@@ -497,6 +497,27 @@ def test_verdicts_recomputed_by_hand_from_cells_csv(docs):
     assert elsewhere.verdict == NOT_RUN
 
 
+def test_a_papers_own_contrast_is_taken_over_as_many_rounds_as_ours(docs):
+    """40 of 100: the paper's gain of 20 points is at round 100, that of the first 40 is 2."""
+    book, claims = Book.read(docs / "results"), read_claims(docs / "claims.toml")
+    better, elsewhere = claims[0].contrasts[0], claims[-1].contrasts[0]
+    assert book.rounds(better) == 40
+    assert book.rounds(elsewhere) is None
+    falling = {
+        ("fmnist a0.5", "fdms"): {1: 0.5, 40: 0.5, 100: 0.9},
+        ("fmnist a0.5", "dropout"): {1: 0.48, 40: 0.48, 100: 0.7},
+    }
+    contrasts = [{"kind": "order", "A": {"strategy": "fdms"}, "B": {"strategy": "dropout"}}]
+    entry = claim_of(
+        claim(
+            study="fdms-fmnist", metric="accuracy_mean", over={"alpha": [0.5]}, contrasts=contrasts
+        )
+    )
+    papers = PaperNumbers(curves=falling)
+    assert papers.contrast(entry, entry.contrasts[0], 40) == pytest.approx(0.02)
+    assert papers.contrast(entry, entry.contrasts[0]) > 0.05
+
+
 def test_the_page_tells_verdicts_numbers_sizes_readings_and_hours(docs):
     page = results_page.write_page(docs).read_text()
     assert "| FL-FDMS | 3 | 2 | 0 | 0 | 0 | 1 | 0 | 0 |" in page

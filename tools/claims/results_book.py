@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tools.claims.paper_claims import CURVE_METRIC, Claim, Pick
+from tools.claims.paper_claims import CURVE_METRIC, Claim, Contrast, Pick
 from tools.claims.verdicts import NOT_RUN, WITHDRAWN, Verdict, judge
 from understudy.core.describe import describe
 from understudy.studies.definition.builtins import NAMES, built_in
@@ -84,6 +84,11 @@ class Book:
             if point.get("test_accuracy", -math.inf) >= claim.target:
                 return point["round"]
         return float(row.rounds + 1)
+
+    def rounds(self, contrast: Contrast) -> int | None:
+        """The rounds of all cells of a contrast; None where they differ, or there are none."""
+        found = {row.rounds for pick in contrast.picks for row in self.rows(pick)}
+        return found.pop() if len(found) == 1 else None
 
     def picked(self, claim: Claim) -> list[Row]:
         """All exported cells that a claim looks at."""

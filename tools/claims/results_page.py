@@ -70,9 +70,9 @@ when none is decided; then the seeds are given that a power of 80 % would take, 
 or that no effect is seen (the mean is below its standard error). A run that diverged has no
 number, and a contrast in which it takes part is open. A claim that the paper's own numbers do not
 bear out is **withdrawn**: a test holds every other claim to the papers' curves and tables
-(`paper-numbers/`), and the column *paper's own* shows the contrast there. A
-verdict against a paper is as welcome as one for it; it is one on our runs, at the size and in the
-reading that it names.
+(`paper-numbers/`), and the column *paper's own* shows the contrast there, over as many rounds
+as ours have. A verdict against a paper is as welcome as one for it; it is one on our runs, at the
+size and in the reading that it names.
 
 Cells are in `results/<study>/cells.csv`, curves in `curves.csv` beside it. After the command that
 each verdict names: `understudy export STUDY --to docs/results`, then `make results`.
@@ -302,7 +302,10 @@ def _claim(verdict: Verdict, book: Book, sizes: Sizes, papers: PaperNumbers) -> 
     yield f"Repeat: {_command(claim)}."
     yield ""
     shown = measure(claim.metric)
-    own = [papers.contrast(claim, judged.contrast) for judged in verdict.contrasts]
+    own = [
+        papers.contrast(claim, judged.contrast, book.rounds(judged.contrast))
+        for judged in verdict.contrasts
+    ]
     told = any(number is not None for number in own) or has_values(claim)
     head = ["contrast", "mean", "90 % interval", *(["paper's own"] if told else [])]
     yield f"| {' | '.join([*head, ''])} |"
