@@ -85,7 +85,9 @@ def overview(counts: Mapping[str, Sequence[int]], kinds: Sequence[str]) -> bytes
     left = np.zeros(len(papers))
     handles = []
     for kind, column in zip(kinds, np.array([counts[paper] for paper in papers]).T, strict=True):
-        bars = axes.barh(papers, column, left=left, color=COLOURS[kind], label=kind)
+        bars = axes.barh(
+            papers, column, left=left, color=COLOURS[kind], edgecolor="#b0b0b0", linewidth=0.5
+        )
         handles.append(bars[0])
         axes.bar_label(bars, [str(n) if n else "" for n in column], label_type="center")
         left += column
