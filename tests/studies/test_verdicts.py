@@ -514,6 +514,8 @@ def test_a_papers_own_contrast_is_taken_over_as_many_rounds_as_ours(docs):
         )
     )
     papers = PaperNumbers(curves=falling)
+    assert papers.has_curves("fdms-fmnist")
+    assert not papers.has_curves("fdms-fig1")
     assert papers.contrast(entry, entry.contrasts[0], 40) == pytest.approx(0.02)
     assert papers.contrast(entry, entry.contrasts[0]) > 0.05
 

@@ -83,6 +83,11 @@ class PaperNumbers:
                     return self.curves.get((panel, str(labels.get("strategy"))))
         return None
 
+    def has_curves(self, study: str) -> bool:
+        """Whether curves of the paper belong to a study."""
+        panels = {panel for panel, _ in self.curves}
+        return any(name == study for panel in panels for name, _ in PANELS.get(panel, ()))
+
     def contrast(self, claim: Claim, contrast: Contrast, rounds: int | None = None) -> float | None:
         """A contrast on the paper's own numbers, positive = the claim; None: it has them not."""
         sides = [

@@ -220,6 +220,9 @@ def _of_study(
         if owner == study:
             yield f"![{name.removesuffix('.svg').replace('-', ' ')}](results/{study}/{name})"
             yield ""
+    if papers.has_curves(study):
+        yield "Thin dashed lines are the paper's own curves, as read from its figures."
+        yield ""
     for verdict in judged:
         yield from _claim(verdict, book, sizes, papers)
 
