@@ -93,9 +93,9 @@ def check_a_killed_superlink(live, folder, settings):
     live.wait_for_file("training-0-4")
     (serverapp,) = live.pids("flwr-serverapp")
     live.federation.kill("superlink", signal.SIGKILL)
-    live.wait_for(lambda: is_gone(serverapp), "the ServerApp to end with its SuperLink")
-    for number in (5, 6):
+    for number in (5, 6):  # not before: the round must not be over; the ServerApp waits for it
         live.go(number)
+    live.wait_for(lambda: is_gone(serverapp), "the ServerApp to end with its SuperLink")
     left = folder.with_name("left")
     shutil.copytree(folder, left)
     before = state_of(left)
