@@ -13,7 +13,7 @@ import torch
 
 from benchmarks.models import build
 from benchmarks.peers import common
-from benchmarks.workloads import client_slice, load
+from benchmarks.workloads import Workload, client_slice, load
 from understudy import fedavg
 from understudy.core.types import Floats, Ints, Outcome, RoundEnd, RoundStart, Setup
 from understudy.parts.local import Local
@@ -39,34 +39,42 @@ class FixedClients:
         return None
 
 
+def federation_of(workload: Workload) -> Federation:
+    """The workload's data."""
+    examples, labels = load(workload)
+    everything = np.arange(len(labels))
+    return Federation(
+        x=torch.from_numpy(examples),
+        y=torch.from_numpy(labels),
+        clients=tuple(everything[client_slice(workload, k)] for k in range(len(workload.sizes))),
+        test=everything[-1:],
+    )
+
+
+def local_of(workload: Workload) -> Local:
+    """How its clients train."""
+    passes = {} if workload.epochs is None else {"epochs": workload.epochs}
+    return Local(
+        lr=workload.lr,
+        steps=workload.steps,
+        batch_size=workload.batch_size,
+        weight_decay=workload.weight_decay,
+        **passes,
+    )
+
+
 def main() -> None:
     given = common.options(__doc__)
     workload = given.workload
     watch = common.Stopwatch(given)
     torch.set_num_threads(1)
-    examples, labels = load(workload)
-    n_clients = len(workload.sizes)
-    everything = np.arange(len(labels))
-    federation = Federation(
-        x=torch.from_numpy(examples),
-        y=torch.from_numpy(labels),
-        clients=tuple(everything[client_slice(workload, k)] for k in range(n_clients)),
-        test=everything[-1:],
-    )
-    everyone = len(workload.trained) == n_clients
-    passes = {} if workload.epochs is None else {"epochs": workload.epochs}
+    everyone = len(workload.trained) == len(workload.sizes)
     strategy = fedavg(
         sampler=Everyone() if everyone else FixedClients(workload.trained),
-        local=Local(
-            lr=workload.lr,
-            steps=workload.steps,
-            batch_size=workload.batch_size,
-            weight_decay=workload.weight_decay,
-            **passes,
-        ),
+        local=local_of(workload),
     )
     run = simulate(
-        federation,
+        federation_of(workload),
         strategy,
         model=build(workload.model),
         rounds=given.total,

@@ -20,10 +20,10 @@ import psutil
 import torch
 
 from benchmarks.models import build
-from benchmarks.workloads import WORKLOADS, client_slice, load
+from benchmarks.ours import federation_of, local_of
+from benchmarks.workloads import WORKLOADS
 from understudy.core.types import Cohort
-from understudy.parts.local import Local
-from understudy.simulation import Federation, LocalTrainer
+from understudy.simulation import LocalTrainer
 
 NAMES, WAYS = ("W1", "W2", "W3"), ("processes", "threads")
 ROUNDS = {"W1": 6, "W2": 4, "W3": 30}
@@ -33,23 +33,8 @@ def measure(name: str, way: str, started: float) -> dict[str, float]:
     """Training alone, of a few rounds; the first two are for warming up."""
     workload = WORKLOADS[name]
     torch.set_num_threads(1)
-    examples, labels = load(workload)
-    n_clients, everything = len(workload.sizes), np.arange(len(labels))
-    federation = Federation(
-        x=torch.from_numpy(examples),
-        y=torch.from_numpy(labels),
-        clients=tuple(everything[client_slice(workload, k)] for k in range(n_clients)),
-        test=everything[-1:],
-    )
-    passes = {} if workload.epochs is None else {"epochs": workload.epochs}
-    local = Local(
-        lr=workload.lr,
-        steps=workload.steps,
-        batch_size=workload.batch_size,
-        weight_decay=workload.weight_decay,
-        **passes,
-    )
-    module = build(workload.model)
+    federation, module = federation_of(workload), build(workload.model)
+    local = local_of(workload)
     trainer = LocalTrainer(federation, module, local, 0, workers=2, engine="kernels")
     if way == "processes":
         trainer._threads = None  # then rounds are spread over worker processes
