@@ -497,6 +497,33 @@ def test_verdicts_recomputed_by_hand_from_cells_csv(docs):
     assert elsewhere.verdict == NOT_RUN
 
 
+def test_where_nobody_reaches_the_target_nothing_is_told(docs):
+    """At most a tenth more rounds, 1.1 B − A. To 81.5 %: 45.1 − 40, 44 − 10 and 45.1 − 40. To 99 %
+    nobody comes: 41 against 41 would be 45.1 − 41 for the claim, from runs that tell nothing."""
+    contrasts = [
+        {"kind": "order", "A": {"strategy": "fdms"}, "B": {"strategy": "dropout"}, "factor": 1.1}
+    ]
+    near_enough, too_high = (
+        claim_of(
+            claim(
+                study="fdms-fig1",
+                metric="rounds_to_target",
+                better="lower",
+                over={"alpha": [0.5]},
+                target=target,
+                contrasts=contrasts,
+            )
+        )
+        for target in (0.815, 0.99)
+    )
+    book = Book.read(docs / "results")
+    reached = book.verdict(near_enough).contrasts[0]
+    assert dict(reached.numbers) == pytest.approx({0: 5.1, 1: 34.0, 2: 5.1})
+    never = book.verdict(too_high)
+    assert dict(never.contrasts[0].numbers) == {0: 0.0, 1: 0.0, 2: 0.0}
+    assert never.verdict == OPEN
+
+
 def test_a_papers_own_contrast_is_taken_over_as_many_rounds_as_ours(docs):
     """40 of 100: the paper's gain of 20 points is at round 100, that of the first 40 is 2."""
     book, claims = Book.read(docs / "results"), read_claims(docs / "claims.toml")

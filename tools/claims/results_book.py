@@ -52,7 +52,11 @@ class Book:
 
         With sizes, numbers of a paper are compared with cells of the paper's own size only.
         """
-        found = judge(claim, lambda pick: self.numbers(claim, pick))
+        found = judge(
+            claim,
+            lambda pick: self.numbers(claim, pick),
+            lambda contrast: self._never(claim, contrast),
+        )
         if sizes is None or not has_values(claim) or not sizes.smaller(claim, self):
             return found
         return replace(found, verdict=WITHDRAWN if claim.withdrawn else NOT_RUN)
@@ -84,6 +88,11 @@ class Book:
             if point.get("test_accuracy", -math.inf) >= claim.target:
                 return point["round"]
         return float(row.rounds + 1)
+
+    def _never(self, claim: Claim, contrast: Contrast) -> float | None:
+        """What a run counts that does not reach the claim's target; None: there is no target."""
+        rounds = self.rounds(contrast)
+        return None if claim.target is None or rounds is None else float(rounds + 1)
 
     def rounds(self, contrast: Contrast) -> int | None:
         """The rounds of all cells of a contrast; None where they differ, or there are none."""

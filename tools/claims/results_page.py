@@ -68,8 +68,9 @@ beforehand), **in part** when some hold and none is contradicted, **mixed** when
 some are contradicted, **not reproduced** when none holds and one is contradicted, and **open**
 when none is decided; then the seeds are given that a power of 80 % would take, (2.5 s/d̄)² + 2,
 or that no effect is seen (the mean is below its standard error). A run that diverged has no
-number, and a contrast in which it takes part is open. A claim that the paper's own numbers do not
-bear out is **withdrawn**: a test holds every other claim to the papers' curves and tables
+number, and a contrast in which it takes part is open. Where no run of a seed reaches the accuracy
+that a claim on speed names, its contrast of that seed is 0. A claim that the paper's own numbers
+do not bear out is **withdrawn**: a test holds every other claim to the papers' curves and tables
 (`paper-numbers/`), and the column *paper's own* shows the contrast there, over as many rounds
 as ours have. A verdict against a paper is as welcome as one for it; it is one on our runs, at the
 size and in the reading that it names.

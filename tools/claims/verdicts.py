@@ -17,6 +17,7 @@ contradicted when it lies outside. A claim is
 
 A run that diverged has no number, and a contrast in which it takes part is open. Equal numbers are
 no certainty: where all are the same, the sign-flip test alone decides, and so five are needed.
+Where no run of a seed reaches the target that a claim names, the contrast of that seed is 0.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ VERDICTS = (REPRODUCED, IN_PART, MIXED, NOT_REPRODUCED, OPEN, NOT_RUN, WITHDRAWN
 
 Numbers = Mapping[int, float]  # by seed
 Look = Callable[[Pick], Numbers]  # the measure of the picked cells
+Never = Callable[[Contrast], float | None]  # the rounds of a run that does not reach its target
 Array = npt.NDArray[np.float64]
 
 
@@ -240,15 +242,22 @@ def seeds_for_power(numbers: Sequence[float]) -> float:
     return float(max(FEWEST_SEEDS, len(values) + 1, needed))
 
 
-def judge_contrast(contrast: Contrast, sign: float, look: Look) -> Judged:
-    """A contrast by itself, paired by the seeds that all its sides have."""
+def judge_contrast(
+    contrast: Contrast, sign: float, look: Look, never: float | None = None
+) -> Judged:
+    """A contrast by itself, paired by the seeds that all its sides have.
+
+    `never` is the number of a run that does not reach its target: where all sides have it, nothing
+    can be told of that seed.
+    """
     measured: list[Numbers | float] = [_measured(side, look) for side in contrast.sides]
     known = [set(numbers) for numbers in measured if not isinstance(numbers, float)]
     seeds = sorted(set.intersection(*known)) if known else []
     numbers, ours = {}, {}
     for seed in seeds:
         sides = [side if isinstance(side, float) else side[seed] for side in measured]
-        numbers[seed] = number(contrast, sides, sign)
+        told = never is None or any(side != never for side in sides)
+        numbers[seed] = number(contrast, sides, sign) if told else 0.0
         if contrast.kind == "value":
             ours[seed] = compared_value(contrast, sides)
     found = list(numbers.values())
@@ -317,9 +326,11 @@ def verdict_of(statuses: Sequence[str], quantifier: str) -> str:
     return NOT_REPRODUCED if n_against else OPEN
 
 
-def judge(claim: Claim, look: Look) -> Verdict:
+def judge(claim: Claim, look: Look, never: Never = lambda contrast: None) -> Verdict:
     """The verdict on a claim; `look` gives the measure of picked cells, by seed."""
-    judged = [judge_contrast(contrast, claim.sign, look) for contrast in claim.contrasts]
+    judged = [
+        judge_contrast(contrast, claim.sign, look, never(contrast)) for contrast in claim.contrasts
+    ]
     decidable = [one for one in judged if one.status != NOT_RUN and not one.diverged]
     adjusted = holm([one.chance.smaller for one in decidable])
     corrected = {
