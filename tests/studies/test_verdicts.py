@@ -137,6 +137,28 @@ def test_the_t_test_is_students():
     assert student_p([0.1, 0.1, 0.1]) == 1 / 8  # no certainty from equal numbers
 
 
+def test_equal_numbers_need_as_many_seeds_as_their_signs_do():
+    """Four contrasts: 4 · 2^−n ≤ 0.05 from n = 7 on; one contrast: 2^−n from n = 5 on."""
+    rivals = [{"strategy": name} for name in "bcde"]
+    several = claim_of(
+        claim(contrasts=[{"kind": "near", "A": {"strategy": "a"}, "B": rivals, "within": 0.02}])
+    )
+    table = {name: [0.8, 0.81, 0.79, 0.8, 0.82] for name in "abcde"}
+    found = judge(several, looking(table))
+    assert (found.verdict, found.seeds_needed) == (OPEN, 7)
+    assert all(judged.equal for judged in found.contrasts)
+    longer = {name: [*numbers, 0.8, 0.83] for name, numbers in table.items()}
+    assert judge(several, looking(longer)).verdict == REPRODUCED
+    one = claim_of(claim(contrasts=[nearness("a", "b")]))
+    few = {name: numbers[:3] for name, numbers in table.items()}
+    assert (judge(one, looking(few)).verdict, judge(one, looking(few)).seeds_needed) == (OPEN, 5)
+
+
+def nearness(first, second):
+    """A contrast of nearness, as it is written."""
+    return {"kind": "near", "A": {"strategy": first}, "B": {"strategy": second}, "within": 0.02}
+
+
 def test_holm_by_hand():
     """0.01, 0.04, 0.03: times 3, 1, 2 in the order of size: 0.03, 0.06, 0.06 (not below 0.06)."""
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
@@ -560,7 +582,7 @@ def test_the_page_tells_verdicts_numbers_sizes_readings_and_hours(docs):
     assert "| fdms | 87.33 ± 3.79 |" in page  # t(0.975; 2) = 4.302653, s = 1.527525
     assert "![mnist](results/fdms-fig1/mnist.svg)" in page
     hours = Sizes().hours(Sizes().needed(read_claims(docs / "claims.toml")[3]))
-    assert f"| More is better. | FedAR, fig. 4 | fedar-fig4 | {hours:.1f} |" in page
+    assert f"| elsewhere | More is better. | FedAR, fig. 4 | fedar-fig4 | {hours:.1f} |" in page
 
 
 def test_a_run_that_diverged_leaves_its_claim_open_and_is_told(docs):

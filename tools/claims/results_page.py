@@ -187,8 +187,8 @@ def _of_paper(
         yield "Hours are those of two cores, counted for each claim by itself: at scale `results`,"
         yield "and for numbers of a paper, which are judged at its own size only, at scale `paper`."
         yield ""
-        yield "| claim | place | study | hours |"
-        yield "| --- | --- | --- | ---: |"
+        yield "| | claim | place | study | hours |"
+        yield "| --- | --- | --- | --- | ---: |"
         for verdict in waiting:
             yield _waiting(verdict.claim, book, sizes)
         yield ""
@@ -198,7 +198,7 @@ def _waiting(claim: Claim, book: Book, sizes: Sizes) -> str:
     hours = sizes.hours(sizes.missing(claim, book, PAPER if has_values(claim) else SCALE))
     words = "under 0.1" if hours < 0.1 else f"{hours:.1f}" if hours < 10 else f"{hours:,.0f}"
     study = claim.study if claim.block is None else f"{claim.study} ({claim.block})"
-    return f"| {claim.words} | {claim.place} | {study} | {words} |"
+    return f"| {claim.id} | {claim.words} | {claim.place} | {study} | {words} |"
 
 
 def _of_study(
@@ -391,7 +391,9 @@ def _contrast(
         number = "" if own is None else f"{_number(own * scale, unit, sign=sign)}{mark}"
         within = f" ± {_number(contrast.tolerance * scale, unit)}" if is_value else ""
         cells.append(f"{number}{within}")
-    status = f"{judged.status}: diverged" if judged.diverged else judged.status
+    status = judged.status
+    if judged.status == verdicts.OPEN:
+        status += ": diverged" if judged.diverged else ": equal numbers" if judged.equal else ""
     return f"| {' | '.join([*cells, status])} |"
 
 
@@ -459,7 +461,8 @@ def _shared(contrast: Contrast) -> dict[str, str | float | bool]:
 
 def _side(side: Side, contrast: Contrast, shared: dict[str, str | float | bool]) -> str:
     if isinstance(side, float):
-        return f"{side:g}"
+        shown = measure(contrast.picks[0].metric)
+        return f"{side * shown.scale:g} {shown.unit}".rstrip()
     own = {name: value for name, value in side.labels.items() if name not in shared}
     words = [_label(name, value) for name, value in own.items()]
     if len({pick.study for pick in contrast.picks}) > 1:

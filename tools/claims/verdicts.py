@@ -115,11 +115,18 @@ def sign_flip(numbers: Sequence[float]) -> float:
 def student_p(numbers: Sequence[float]) -> float:
     """One-sided p of the t-test that the mean is above 0; of equal numbers the sign-flip's."""
     values: Array = np.asarray(numbers, dtype=np.float64)
-    spread = float(values.std(ddof=1))
-    if spread <= 1e-12 * float(np.abs(values).max(initial=0.0)):
+    spread = _spread(values)
+    if not spread:
         return sign_flip(values.tolist()) if len(values) <= MOST_FLIPPED else 0.0
     statistic = float(values.mean()) / (spread / math.sqrt(len(values)))
     return float(student.sf(statistic, len(values) - 1))
+
+
+def _spread(numbers: Sequence[float] | Array) -> float:
+    """The standard deviation; 0 where numbers differ in their last bits only."""
+    values: Array = np.asarray(numbers, dtype=np.float64)
+    spread = float(values.std(ddof=1))
+    return 0.0 if spread <= 1e-12 * float(np.abs(values).max(initial=0.0)) else spread
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -203,6 +210,12 @@ class Judged:
         edge = self.contrast.tolerance - abs(self.mean - self.contrast.paper)
         centred = [one - self.mean + edge for one in self.ours.values()]
         return seeds_for_power(centred)
+
+    @property
+    def equal(self) -> bool:
+        """Whether all its numbers are the same: what is tested are signs only."""
+        values = list(self.numbers.values())
+        return len(values) > 1 and not _spread(values)
 
     @property
     def diverged(self) -> bool:
@@ -303,8 +316,17 @@ class Verdict:
     @property
     def seeds_needed(self) -> float:
         """For a power of 80 % in all open contrasts; NaN: in one of them no effect is seen."""
-        needed = [judged.seeds_needed for judged in self.contrasts if judged.status == OPEN]
+        needed = [
+            self._seeds_of_signs if judged.equal and judged.mean else judged.seeds_needed
+            for judged in self.contrasts
+            if judged.status == OPEN
+        ]
         return math.nan if any(map(math.isnan, needed)) else max(needed, default=math.nan)
+
+    @property
+    def _seeds_of_signs(self) -> float:
+        """With which signs alone pass, all being the same: Holm's m · 2^−n within the level."""
+        return float(math.ceil(math.log2(len(self.contrasts) / LEVEL)))
 
     @property
     def n_diverged(self) -> int:
