@@ -263,9 +263,11 @@ def test_contrasts_of_several_blocks_name_them():
     contrasts = [{"kind": "order", "A": {"strategy": "a"}, "B": 0.5}]
     several = claim_of(claim(contrasts=contrasts, over={"block": ["mnist", "cifar10"]}))
     words = [results_page._words(contrast, several) for contrast in several.contrasts]
-    assert words == ["a above 0.5 (mnist)", "a above 0.5 (cifar10)"]
+    assert words == ["a above 50 % (mnist)", "a above 50 % (cifar10)"]
     alone = claim_of(claim(contrasts=contrasts, over={"block": ["mnist"]}))
-    assert results_page._words(alone.contrasts[0], alone) == "a above 0.5"
+    assert results_page._words(alone.contrasts[0], alone) == "a above 50 %"
+    ratio = claim_of(claim(contrasts=contrasts, metric="apart_ratio"))
+    assert results_page._words(ratio.contrasts[0], ratio) == "a above 0.5"
 
 
 def test_lists_and_labels_make_one_contrast_each():
