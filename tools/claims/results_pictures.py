@@ -34,6 +34,7 @@ COLOURS = {
     NOT_RUN: "#f0f0f0",
     WITHDRAWN: "#ffffff",
 }
+DARK = (REPRODUCED, NOT_REPRODUCED)  # colours on which black cannot be read
 Key = tuple[str, str]  # study, file name
 
 
@@ -89,7 +90,8 @@ def overview(counts: Mapping[str, Sequence[int]], kinds: Sequence[str]) -> bytes
             papers, column, left=left, color=COLOURS[kind], edgecolor="#b0b0b0", linewidth=0.5
         )
         handles.append(bars[0])
-        axes.bar_label(bars, [str(n) if n else "" for n in column], label_type="center")
+        ink = "white" if kind in DARK else "black"
+        axes.bar_label(bars, [str(n) if n else "" for n in column], label_type="center", color=ink)
         left += column
     axes.invert_yaxis()
     axes.set_xlabel("claims")
