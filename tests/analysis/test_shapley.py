@@ -241,6 +241,7 @@ def rectified(members, ages):
     ("strategy", "weights_of"),
     [
         (stale_strategy(local=LOCAL), plain_mean),
+        (stale_strategy(local=Local(lr=0.5, schedule=inverse_time, batch_size=10)), decaying),
         (mifa_strategy(local=Local(lr=0.5, schedule=inverse_time, batch_size=10)), decaying),
         (
             fedar(
@@ -251,7 +252,7 @@ def rectified(members, ages):
             rectified,
         ),
     ],
-    ids=["stale", "mifa", "fedar"],
+    ids=["stale", "stale with a decaying step", "mifa", "fedar"],
 )
 def test_the_last_round_of_a_memory_taken_apart(strategy, weights_of):
     task = task_of(strategy)

@@ -258,7 +258,7 @@ def last_round(run: Run, task: Task) -> UpdateGame:
     if memory is None or log is None or not isinstance(task.strategy.server, Sgd):
         raise ValueError("shapley: expected a run with a memory and at least one round, got none")
     server, d = task.strategy.server, run.state.n_parameters
-    lr = server.lr * server.schedule(log.t)
+    lr = server.lr * server.schedule(run.state.updates_before(log.t))
     steps = memory.rows.gather(log.ids).to(run.state.params.device)
     steps[:, :d] *= lr  # buffers are moved by the update as it is
     moved = torch.zeros_like(run.state.params, dtype=torch.float64)
@@ -266,9 +266,17 @@ def last_round(run: Run, task: Task) -> UpdateGame:
         moved.add_(row.double(), alpha=coef)
     base = (run.state.params.double() - moved).to(run.state.params.dtype)
     # Stale gives each its share of the cohort; a memory spans all rounds, and knows no cohort
-    stale = isinstance(_innermost(task.strategy.compensator), Stale)
-    share = log.coef if stale else base_weights(run.state, task.strategy.weighting)[log.ids]
+    share = base_weights(run.state, task.strategy.weighting)[log.ids]
+    if isinstance(_innermost(task.strategy.compensator), Stale):
+        share = log.coef / _rescaled(run, task, memory.last_seen[log.ids])
     return UpdateGame(base, log.ids, steps, log.coef, share)
+
+
+def _rescaled(run: Run, task: Task, made_in: Ints) -> Floats:
+    """η_t/η_s of updates made in rounds s, in the last round t: what their coefficients carry."""
+    state, local = run.state, task.strategy.local
+    steps = np.array([local.lr_at(state.updates_before(int(s))) for s in made_in])
+    return local.lr_at(state.updates_before(state.t - 1)) / steps
 
 
 def next_round(run: Run, task: Task) -> UpdateGame:
