@@ -347,13 +347,21 @@ def _counts(verdict: Verdict) -> str:
     if verdict.n_diverged:
         where = "a contrast" if verdict.n_diverged == 1 else f"{verdict.n_diverged} contrasts"
         words += f" In {where} a run diverged and has no number."
-    elif verdict.verdict == verdicts.OPEN:
-        needed = verdict.seeds_needed
-        if math.isfinite(needed):
-            words += f" A power of 80 % would take {needed:,.0f} seeds."
-        else:
-            words += " No effect seen."
+    elif verdict.count(verdicts.OPEN):
+        words += _power(verdict)
     return words
+
+
+def _power(verdict: Verdict) -> str:
+    """The seeds that would decide what is open, as far as an effect is seen."""
+    needed = list(verdict.seeds_needed.values())
+    seen = [n for n in needed if math.isfinite(n)]
+    if not seen:
+        return " No effect seen." if len(needed) == 1 else " In the open ones no effect is seen."
+    words = f" A power of 80 % would take {max(seen):,.0f} seeds"
+    if len(seen) < len(needed):
+        words += f"; in {len(needed) - len(seen)} of the open ones no effect is seen"
+    return f"{words}."
 
 
 def _conditions(claim: Claim, book: Book, sizes: Sizes) -> str:

@@ -314,14 +314,13 @@ class Verdict:
         return min(len(judged.numbers) for judged in self.contrasts)
 
     @property
-    def seeds_needed(self) -> float:
-        """For a power of 80 % in all open contrasts; NaN: in one of them no effect is seen."""
-        needed = [
-            self._seeds_of_signs if judged.equal and judged.mean else judged.seeds_needed
-            for judged in self.contrasts
+    def seeds_needed(self) -> dict[int, float]:
+        """For a power of 80 %, by the place of each open contrast; NaN: no effect is seen."""
+        return {
+            at: self._seeds_of_signs if judged.equal and judged.mean else judged.seeds_needed
+            for at, judged in enumerate(self.contrasts)
             if judged.status == OPEN
-        ]
-        return math.nan if any(map(math.isnan, needed)) else max(needed, default=math.nan)
+        }
 
     @property
     def _seeds_of_signs(self) -> float:
