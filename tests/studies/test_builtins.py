@@ -61,10 +61,10 @@ CELLS = {
     "fedgs-table3": (2, 2 * 5, 2 * 3, 2),
     "fedgs-fig4": (2 * 4, 2 * 4 * 3, 2 * 4 * 3, 6),
     "fedar-fig1": (7, 7 * 5, 7 * 5, 2),
-    # six methods, one of them in two readings, at two p_min
-    "fedar-fig2": (3 * 14, 3 * 14 * 3, 3 * 14 * 5, 6),
-    "fedar-table2": (2 * 14, 2 * 14 * 5, 2 * 14 * 5, 6),
-    "fedar-table3": (4, 4 * 3, 4 * 5, 4),
+    # six methods, one of them in three readings, at two p_min
+    "fedar-fig2": (3 * 16, 3 * 16 * 5, 3 * 16 * 5, 6),
+    "fedar-table2": (2 * 16, 2 * 16 * 5, 2 * 16 * 5, 6),
+    "fedar-table3": (4, 4 * 5, 4 * 5, 4),
     "fedar-fig4": (25, 25 * 3, 25 * 5, 6),
     "fedar-fig5": (25, 25 * 3, 25 * 5, 6),
     "fedar-rho": (6 + 1, 7 * 3, 7 * 5, 3),
@@ -211,15 +211,17 @@ def test_fedar_settings_are_the_papers():
     assert (task.rounds, task.availability.p_min) == (200, 0.5)
 
 
-def test_s50_of_fedar_in_both_readings():
-    """At most 50 of those who are there, and 50 of all, waited for, as MIFA's authors run it."""
-    there, waits = (
+def test_s50_of_fedar_in_all_three_readings():
+    """At most 50 of those who are there; 50 of all, waited for, as MIFA's authors run it; half of
+    those who are there."""
+    there, waits, half = (
         only("fedar-fig2", "paper", strategy=name, p_min=0.1, block="mnist").task.strategy
-        for name in ("fedavg_s50", "fedavg_s50_waits")
+        for name in ("fedavg_s50", "fedavg_s50_waits", "fedavg_half")
     )
     assert (there.sampler, there.compensator) == (Uniform(50), Ignore())
     assert (waits.sampler, waits.compensator) == (KeepAsking(Blind(Uniform(50))), Gather())
-    assert there.local == waits.local
+    assert (half.sampler, half.compensator) == (HalfOfThoseThere(), Ignore())
+    assert there.local == waits.local == half.local
     full = only("fedar-readings", "paper", strategy="mifa", block="mifa_full_start").task
     assert full.availability == FullStart(Bernoulli(p_min=0.1))
 
@@ -268,6 +270,27 @@ def test_studies_share_cells():
     assert {cell.key for cell in cells("fedgs-fig4", "results")} <= table
     figure = {cell.key for cell in cells("fedar-fig2", "results", block="svhn")}
     assert figure <= {cell.key for cell in cells("fedar-table2", "results")}
+    rare = {cell.key for cell in cells("fedar-fig2", "results", block="cifar10", p_min=0.1)}
+    clients = cells("fedar-table3", "results")
+    shared = [cell.labels["strategy"] for cell in clients if cell.key in rare]
+    assert shared == [cell.labels["strategy"] for cell in clients
+                      if cell.labels["strategy"] != "full"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [name for name in CELLS if name.startswith("fdms-")])
+def test_dropout_and_stale_of_fdms_are_those_of_the_authors_code(name):
+    """Dropout misses clients in round 0 too, and Stale is there in both readings."""
+    found = cells(name, "paper")
+    own_start = {"dropout_full_first"} if name == "fdms-readings" else set()
+    dropouts = [cell.task for cell in found if cell.labels["strategy"] == "dropout"
+                and cell.labels.get("block") not in own_start
+                and isinstance(cell.task.availability, FixedDropout)]  # fmt: skip
+    assert all(not task.availability.first_round_full for task in dropouts)
+    by_block = {}
+    for cell in found:
+        by_block.setdefault(cell.labels.get("block"), set()).add(cell.labels["strategy"])
+    for block, strategies_there in by_block.items():
+        assert "stale" not in strategies_there or "stale_model" in strategies_there, block
 
 
 def test_a_study_by_name_or_by_file(tmp_path):
