@@ -199,7 +199,7 @@ def test_data_in_double_precision():
 def test_work_is_counted_by_hand(monkeypatch):
     """FL-FDMS on MNIST: 20 · 80 steps of 150 µs and 3 · 20 · 400 · 480,500 multiply-adds.
 
-    By the kernels: 100 µs a client, 2 µs a step, and 25e9 multiply-adds a second.
+    By the kernels: 100 µs a client, 2 µs a step, and 40e9 multiply-adds a second.
     """
     data = federation((200,) * 20, (1, 28, 28), 10, dtype=torch.float32)
     module = build("fdms_cnn", (1, 28, 28), 10, 0)
@@ -209,7 +209,7 @@ def test_work_is_counted_by_hand(monkeypatch):
     expected = 20 * 80 * 150e-6 + 3 * 20 * 400 * 480_500 / 7e9
     assert trainer._work(list(range(20)), 0) == pytest.approx(expected)
     monkeypatch.setattr(trainer, "_pace", training.KERNELS_PACE)
-    expected = 20 * 100e-6 + 20 * 80 * 2e-6 + 3 * 20 * 400 * 480_500 / 25e9
+    expected = 20 * 100e-6 + 20 * 80 * 2e-6 + 3 * 20 * 400 * 480_500 / 40e9
     assert trainer._work(list(range(20)), 0) == pytest.approx(expected)
     # three quarters in two parts of 7.5, of the remaining 6 again, the last two one by one
     parts = trainer._parts(list(range(20)), 0)

@@ -8,7 +8,10 @@ import pytest
 
 from understudy import fedavg
 from understudy.analysis import shapley
+from understudy.parts.local import Local
 from understudy.simulation.data.partitions import PARTITIONS, Partition, iid
+from understudy.simulation.training.batches import n_drawn_of
+from understudy.simulation.training.trainer import KERNELS_PACE
 from understudy.studies.definition import estimates
 from understudy.studies.definition.cell import Cell, DataRecipe, Task
 
@@ -59,7 +62,16 @@ def test_shapley_values_are_counted_as_they_are_computed() -> None:
         cells = [Cell.of({}, task(recipe, analysis=analysis)) for analysis in ((), ("shapley",))]
         plain, analysed = (estimates.estimate([cell]).core_seconds for cell in cells)
         seconds[n_clients] = analysed - plain
-    pass_seconds = 64 * 10 / estimates.LOOP_PACE.multiply_adds
+    pass_seconds = 64 * 10 / KERNELS_PACE.multiply_adds
     n_test = estimates.size_of(task(DataRecipe("digits", "iid"))).n_test
     assert seconds[10] == pytest.approx(2**10 * n_test * pass_seconds)
     assert seconds[11] == pytest.approx(shapley.EVALUATIONS * n_test * pass_seconds)
+
+
+def test_a_last_batch_is_counted_as_short_as_it_is() -> None:
+    """100 examples in batches of 64: five passes are ten steps of 500 examples, not of 640."""
+    local = Local(lr=0.1, epochs=5, batch_size=64)
+    assert n_drawn_of(100, local, 0) == 500
+    assert n_drawn_of(100, Local(lr=0.1, steps=3, batch_size=64), 0) == 64 + 36 + 64
+    seconds = estimates._training(100, local, KERNELS_PACE, 1e6)
+    assert seconds == pytest.approx(100e-6 + 10 * 2e-6 + 3 * 500 * 1e6 / 40e9)

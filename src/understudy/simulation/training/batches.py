@@ -47,6 +47,12 @@ def drawn(n_examples: int, local: Local, t: int, rng: np.random.Generator) -> Dr
     return Drawn(examples[:n_drawn], lengths)
 
 
+def n_drawn_of(n_examples: int, local: Local, t: int) -> int:
+    """How many examples a client with so many steps through in round `t`, each pass counted."""
+    n_steps = n_steps_of(n_examples, local, t)
+    return _lengths(n_examples, local.batch_size_at(t), n_steps)[1]
+
+
 def batch_plan(n_examples: int, local: Local, t: int, rng: np.random.Generator) -> list[Ints]:
     """Which of a client's examples (0 .. n-1) form each step of its round: see `drawn`."""
     plan = drawn(n_examples, local, t, rng)

@@ -52,7 +52,7 @@ class Pace:
 
 
 LOOP_PACE = Pace(client=0.0, step=150e-6, multiply_adds=7e9)
-KERNELS_PACE = Pace(client=100e-6, step=2e-6, multiply_adds=25e9)
+KERNELS_PACE = Pace(client=100e-6, step=2e-6, multiply_adds=40e9)
 
 
 def pace_of(engine: EngineChoice) -> Pace:

@@ -23,12 +23,12 @@ from understudy.simulation import federate
 from understudy.simulation.data.models import build
 from understudy.simulation.data.partitions import PARTITIONS
 from understudy.simulation.data.synthetic import N_CLASSES, N_FEATURES, synthetic
-from understudy.simulation.training.batches import n_steps_of
+from understudy.simulation.training.batches import n_drawn_of, n_steps_of
 from understudy.simulation.training.conv_kernels import measure
 from understudy.simulation.training.engines import choose
 from understudy.simulation.training.evaluation import BATCH
 from understudy.simulation.training.jobs import Recipe
-from understudy.simulation.training.trainer import LOOP_PACE, Pace, pace_of, usable_cores
+from understudy.simulation.training.trainer import Pace, pace_of, usable_cores
 from understudy.studies.definition.cell import DataRecipe
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _alike(task: Task) -> str:
 def _counted(task: Task) -> tuple[float, int]:
     size, local = size_of(task), task.strategy.local
     per_example, n_parameters, pace = _model(task, size)
-    pass_seconds = per_example / LOOP_PACE.multiply_adds
+    pass_seconds = per_example / pace.multiply_adds  # models are evaluated by what trains them
     reachable = _reachable(task, size)
     client_seconds = [_training(n, local, pace, per_example) for n in size.sizes]
     per_client, everybody = float(np.mean(client_seconds)), float(np.sum(client_seconds))
@@ -167,7 +167,7 @@ _models: dict[str, tuple[float, int, Pace]] = {}  # large ones take a second to 
 
 def _training(n_examples: int, local: Local, pace: Pace, per_example: float) -> float:
     steps = n_steps_of(n_examples, local, 0)
-    seen = steps * min(n_examples, local.batch_size)
+    seen = n_drawn_of(n_examples, local, 0)
     # backward costs twice the forward pass
     return pace.client + steps * pace.step + 3 * seen * per_example / pace.multiply_adds
 
