@@ -60,7 +60,9 @@ def test_shapley_values_are_counted_as_they_are_computed() -> None:
     for n_clients in (10, 11):
         recipe = DataRecipe("digits", "iid", 0, {"n_clients": n_clients})
         cells = [Cell.of({}, task(recipe, analysis=analysis)) for analysis in ((), ("shapley",))]
-        plain, analysed = (estimates.estimate([cell]).core_seconds for cell in cells)
+        plain, analysed = (
+            estimates.estimate([cell], with_kernels=True).core_seconds for cell in cells
+        )
         seconds[n_clients] = analysed - plain
     pass_seconds = 64 * 10 / KERNELS_PACE.multiply_adds
     n_test = estimates.size_of(task(DataRecipe("digits", "iid"))).n_test
@@ -75,3 +77,14 @@ def test_a_last_batch_is_counted_as_short_as_it_is() -> None:
     assert n_drawn_of(100, Local(lr=0.1, steps=3, batch_size=64), 0) == 64 + 36 + 64
     seconds = estimates._training(100, local, KERNELS_PACE, 1e6)
     assert seconds == pytest.approx(100e-6 + 10 * 2e-6 + 3 * 500 * 1e6 / 40e9)
+
+
+def test_an_estimate_for_a_machine_with_kernels_is_the_same_on_every_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cell = Cell.of({}, task(DataRecipe("digits", "iid")))
+    there = estimates.estimate([cell], with_kernels=True)
+    monkeypatch.setenv("UNDERSTUDY_ENGINE", "loop")
+    monkeypatch.setattr(estimates, "_models", {})
+    assert estimates.estimate([cell], with_kernels=True) == there
+    assert estimates.estimate([cell]).core_seconds > there.core_seconds

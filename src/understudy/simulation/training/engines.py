@@ -6,14 +6,12 @@ the loop trains everything else. The two differ in last bits, so the choice is s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 
 from understudy.core import checks
 from understudy.simulation.training.jobs import Engine, EngineChoice, Recipe
 from understudy.simulation.training.kernel_engine import KernelEngine, kernel_plan
-from understudy.simulation.training.kernels.chain import Dropout, Layer, Refused, chain_of
+from understudy.simulation.training.kernels.chain import Dropout, Refused, chain_of
 from understudy.simulation.training.kernels.library import Unavailable, loaded
 from understudy.simulation.training.kernels.plan import Plan
 from understudy.simulation.training.local_sgd import LoopEngine
@@ -25,7 +23,14 @@ ENGINES = ("auto", "loop", "kernels")
 LARGE_STEP = 3.5e8
 
 
-def choose(recipe: Recipe, x: torch.Tensor, y: torch.Tensor, engine: str = "auto") -> EngineChoice:
+def choose(
+    recipe: Recipe,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    engine: str = "auto",
+    *,
+    installed: bool = False,
+) -> EngineChoice:
     """The engine for a recipe and its data.
 
     Parameters
@@ -37,6 +42,8 @@ def choose(recipe: Recipe, x: torch.Tensor, y: torch.Tensor, engine: str = "auto
     engine : {"auto", "loop", "kernels"}
         ``"auto"``: the kernels where the rule says so and they are there. ``"kernels"``: an error
         where they cannot train it.
+    installed : bool
+        True: choose as if the kernels were there, to tell of a machine that has them.
     """
     checks.choice("engine", engine, ENGINES)
     try:
@@ -47,18 +54,14 @@ def choose(recipe: Recipe, x: torch.Tensor, y: torch.Tensor, engine: str = "auto
     try:
         if engine == "loop":
             raise Unavailable('engine="loop"')
-        plan = _plan(recipe, x, y, layers)
+        plan = kernel_plan(recipe, x, y, layers)
+        if not installed:
+            loaded(plan.dtype)  # it must be there
         if engine == "auto" and (work := _step(plan, recipe)) > LARGE_STEP:
             raise Refused(f"its steps are large ({work:.2g} multiply-adds)")
     except (Refused, Unavailable) as reason:
         return _loop(str(reason), engine, addressed)
     return EngineChoice(plan, addressed)
-
-
-def _plan(recipe: Recipe, x: torch.Tensor, y: torch.Tensor, layers: Sequence[Layer]) -> Plan:
-    plan = kernel_plan(recipe, x, y, layers)
-    loaded(plan.dtype)  # it must be there
-    return plan
 
 
 def _step(plan: Plan, recipe: Recipe) -> float:

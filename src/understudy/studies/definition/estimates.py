@@ -93,15 +93,23 @@ class Estimate:
         )
 
 
-def estimate(cells: Iterable[Cell]) -> Estimate:
-    """What some cells need; the same cell counts once."""
+def estimate(cells: Iterable[Cell], *, with_kernels: bool = False) -> Estimate:
+    """What some cells need; the same cell counts once.
+
+    Parameters
+    ----------
+    cells : iterable of Cell
+        What is to be run.
+    with_kernels : bool
+        Count as for a machine that has the compiled kernels, whatever this one has.
+    """
     chosen = {cell.key: cell.task for cell in cells}
     counted: dict[str, tuple[float, int]] = {}
     seconds, n_bytes = 0.0, 0
     for task in chosen.values():
         key = _alike(task)
         if key not in counted:
-            counted[key] = _counted(task)
+            counted[key] = _counted(task, with_kernels)
         seconds += counted[key][0]
         n_bytes += counted[key][1]
     return Estimate(len(chosen), seconds, n_bytes)
@@ -116,9 +124,9 @@ def _alike(task: Task) -> str:
     return json.dumps(described, sort_keys=True)
 
 
-def _counted(task: Task) -> tuple[float, int]:
+def _counted(task: Task, with_kernels: bool) -> tuple[float, int]:
     size, local = size_of(task), task.strategy.local
-    per_example, n_parameters, pace = _model(task, size)
+    per_example, n_parameters, pace = _model(task, size, with_kernels)
     pass_seconds = per_example / pace.multiply_adds  # models are evaluated by what trains them
     reachable = _reachable(task, size)
     client_seconds = [_training(n, local, pace, per_example) for n in size.sizes]
@@ -145,11 +153,11 @@ def _counted(task: Task) -> tuple[float, int]:
     return seconds, 4 * n_parameters + task.rounds * per_round
 
 
-def _model(task: Task, size: Size) -> tuple[float, int, Pace]:
+def _model(task: Task, size: Size, with_kernels: bool) -> tuple[float, int, Pace]:
     """Multiply-adds of one example's forward pass, numbers of the model, how fast it is trained."""
     local, largest = task.strategy.local, max(size.sizes)
     setting = [describe(task.model), size.shape, size.n_outputs, describe(local), largest]
-    known = json.dumps([*setting, describe(task.loss), task.device, task.engine])
+    known = json.dumps([*setting, describe(task.loss), task.device, task.engine, with_kernels])
     if known not in _models:
         module = build(task.model, size.shape, size.n_outputs, 0)
         x, y = torch.zeros(1, *size.shape), torch.zeros(1, dtype=torch.int64)
@@ -157,7 +165,7 @@ def _model(task: Task, size: Size) -> tuple[float, int, Pace]:
         n_numbers = sum(entry.numel() for entry in module.state_dict().values())
         clients = (np.zeros(largest, dtype=np.int64),)
         recipe = Recipe(module, task.loss, local, 0, clients, cost.onednn, task.device)
-        pace = pace_of(choose(recipe, x, y, task.engine))
+        pace = pace_of(choose(recipe, x, y, task.engine, installed=with_kernels))
         _models[known] = cost.per_example, n_numbers, pace
     return _models[known]
 
