@@ -21,7 +21,10 @@ from tools.claims.verdicts import compared_value, number
 LAST = 10
 # panel of a figure → the studies, and labels there, that repeat it
 PANELS: dict[str, tuple[tuple[str, Mapping[str, object]], ...]] = {
-    "cifar10 e2": (("fdms-fig1", {"block": "cifar10", "alpha": 0.5}),),
+    "cifar10 e2": (
+        ("fdms-fig1", {"block": "cifar10", "alpha": 0.5}),
+        ("fdms-readings", {"block": "cifar10_server_step"}),
+    ),
     "cifar10 e1": (("fdms-e", {"block": "cifar10", "epochs": 1}),),
     "cifar10 e5": (("fdms-e", {"block": "cifar10", "epochs": 5}),),
     "mnist e5": (("fdms-e", {"block": "mnist", "epochs": 5}),),
