@@ -342,7 +342,7 @@ def test_days_of_23_steps_end_where_they_began():
 
 
 def test_estimate_counts_steps_multiply_adds_and_evaluations(monkeypatch):
-    """quickstart's full by the loop: 20 clients × 2 epochs × ⌈64/5⌉ = 13 batches of 5, 64-32-10.
+    """quickstart's full by the loop: 20 clients × 2 epochs × ⌈64/5⌉ = 13 batches, 64-32-10.
 
     A step is 150 µs; a pass over one example 64 × 32 + 32 × 10 = 2368 multiply-adds, three times
     that with the backward pass; 359 of the 1,797 digits are tested after each of 30 rounds, half a
@@ -353,7 +353,7 @@ def test_estimate_counts_steps_multiply_adds_and_evaluations(monkeypatch):
     monkeypatch.setattr(estimates, "_models", {})
     cell = only("quickstart", "quick", strategy="full")
     steps = 20 * 2 * 13
-    training = steps * 150e-6 + 3 * steps * 5 * 2368 / 7e9
+    training = steps * 150e-6 + 3 * 20 * 2 * 64 * 2368 / 7e9
     judging = 359 * (2368 / 7e9 + 0.0005 / 250)
     found = estimates.estimate([cell, cell])
     assert found.n_cells == 1

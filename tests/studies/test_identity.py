@@ -363,7 +363,7 @@ FIRST_CELLS = {  # of each study at scale results: what was stored under these n
     "fdms-fig4": "3122b5a2745a6ee2",
     "fedgs-table2": "e50209332fdbba26",
     "fedgs-readings": "876c77f58e65b9ac",
-    "fedar-fig2": "56ae0035dbfbe013",
+    "fedar-fig2": "7eabcd74d5d51b0f",
     "quickstart": "f46cfd66be2d697e",
 }
 
