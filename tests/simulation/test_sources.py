@@ -116,6 +116,18 @@ def test_colour_sets(tmp_path, load):
     assert len(data) == len(labels)
 
 
+def test_a_part_of_svhn_is_called_one(tmp_path, monkeypatch):
+    write_svhn(tmp_path / "svhn")
+    assert sources.subset("svhn", tmp_path) == "a subset: 3 + 1 of 73,257 + 26,032 images"
+    monkeypatch.setitem(sources.PUBLISHED, "svhn", (3, 1))
+    assert sources.subset("svhn", tmp_path) == ""
+    assert sources.subset("mnist", tmp_path) == ""  # no matter whether it is there
+    with pytest.raises(MissingData):
+        sources.subset("svhn", tmp_path / "elsewhere")
+    (tmp_path / "svhn" / "train_32x32.mat").write_bytes(b"no such file")
+    assert sources.subset("svhn", tmp_path) == "a subset: 0 + 1 of 3 + 1 images"
+
+
 @pytest.mark.parametrize("folder", ["SVHN", "svhn", "svhn-subset", "."])
 def test_svhn_is_found_under_its_names(tmp_path, folder):
     write_svhn(tmp_path / folder)

@@ -139,7 +139,7 @@ def _n_cores() -> int:
 
 
 def _data_sets() -> Iterator[Finding]:
-    from understudy.simulation.data.sources import DATASETS, FILES, MissingData, located
+    from understudy.simulation.data.sources import DATASETS, FILES, MissingData, located, subset
 
     for name in DATASETS:
         if name not in FILES:
@@ -147,7 +147,9 @@ def _data_sets() -> Iterator[Finding]:
             yield Finding("data sets", name, True, words)
             continue
         try:
-            yield Finding("data sets", name, True, str(located(name)[0].parent))
+            words = str(located(name)[0].parent)
+            part = subset(name)
+            yield Finding("data sets", name, True, f"{words} ({part})" if part else words)
         except MissingData as error:
             yield Finding("data sets", name, False, str(error).removeprefix(f"{name}: "))
 

@@ -58,6 +58,7 @@ def introduction(study: Study, cells: Sequence[Cell]) -> Iterator[str]:
         words = " or ".join([*map(str, rounds[:-1]), text.count(rounds[-1], "round")])
     scale = "" if study.scale is None else f" at scale {study.scale}"
     yield f"{text.count(len(cells), 'cell')} of {words}{scale}"
+    yield from subsets(cells)
 
 
 def check_data(study: Study, folder: Path, skip: frozenset[str]) -> None:
@@ -80,6 +81,19 @@ def missing_data(cells: Sequence[Cell]) -> dict[str, str]:
         except MissingData as error:
             found[name] = str(error)
     return found
+
+
+def subsets(cells: Sequence[Cell]) -> Iterator[str]:
+    """A line for each data set of which only a part is here: results are those of the part."""
+    from understudy.simulation.data.sources import MissingData, subset
+
+    for name, root in _files_needed(cells):
+        try:
+            words = subset(name, root)
+        except MissingData:  # told elsewhere, or on another machine
+            continue
+        if words:
+            yield f"{name} is {words}"
 
 
 def _files_needed(cells: Sequence[Cell]) -> list[tuple[str, Any]]:

@@ -15,7 +15,13 @@ from understudy.simulation.data.dataset import Dataset
 from understudy.simulation.data.digits import digits
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.fedgs_synthetic import fedgs_synthetic
-from understudy.simulation.data.formats import Bytes, read_cifar_batch, read_idx, read_svhn
+from understudy.simulation.data.formats import (
+    Bytes,
+    n_svhn_images,
+    read_cifar_batch,
+    read_idx,
+    read_svhn,
+)
 from understudy.simulation.data.synthetic import synthetic
 
 Normalise = bool | tuple[float | tuple[float, ...], float | tuple[float, ...]]
@@ -119,6 +125,9 @@ DATASETS: dict[str, Callable[..., Dataset | Federation]] = {
     "cifar10": cifar10,
     "svhn": svhn,
 }
+
+
+PUBLISHED = {"svhn": (73_257, 26_032)}  # images, of sets of which a part may be installed
 
 
 class MissingData(FileNotFoundError):
@@ -233,6 +242,20 @@ def located(name: str, root: str | Path | None = None) -> list[Path]:
     places = ", ".join(str(folder) for folder in looked)
     where = "" if root is not None else " (root=… or UNDERSTUDY_DATA names another place)"
     raise MissingData(f"{name}: no {words} in {places}{where}; {files.how}")
+
+
+def subset(name: str, root: str | Path | None = None) -> str:
+    """What to tell where the files of a data set hold only a part of what was published.
+
+    Empty where they hold all, or where sets of that name come whole only.
+    """
+    if name not in PUBLISHED:
+        return ""
+    found = [n_svhn_images(path) for path in located(name, root)]
+    if found == list(PUBLISHED[name]):
+        return ""
+    counts, published = (" + ".join(f"{n:,}" for n in of) for of in (found, PUBLISHED[name]))
+    return f"a subset: {counts} of {published} images"
 
 
 def _folders(
