@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.claims import results_page, verdicts
+from tools.claims import page_claims, results_page, verdicts
+from tools.claims.contrast_words import contrast_words
 from tools.claims.paper_claims import (
     ClaimError,
     Contrast,
@@ -165,7 +166,7 @@ def test_what_is_open_names_its_seeds_though_the_rest_is_decided():
     assert found.seeds_needed[1] == 18
     assert math.isnan(found.seeds_needed[2])
     words = "A power of 80 % would take 18 seeds; in 1 of the open ones no effect is seen."
-    assert words in results_page._counts(found)
+    assert words in page_claims.counts_of(found)
 
 
 def nearness(first, second):
@@ -276,12 +277,12 @@ def test_a_number_takes_the_place_of_a_side():
 def test_contrasts_of_several_blocks_name_them():
     contrasts = [{"kind": "order", "A": {"strategy": "a"}, "B": 0.5}]
     several = claim_of(claim(contrasts=contrasts, over={"block": ["mnist", "cifar10"]}))
-    words = [results_page._words(contrast, several) for contrast in several.contrasts]
+    words = [contrast_words(contrast, several) for contrast in several.contrasts]
     assert words == ["a above 50 % (mnist)", "a above 50 % (cifar10)"]
     alone = claim_of(claim(contrasts=contrasts, over={"block": ["mnist"]}))
-    assert results_page._words(alone.contrasts[0], alone) == "a above 50 %"
+    assert contrast_words(alone.contrasts[0], alone) == "a above 50 %"
     ratio = claim_of(claim(contrasts=contrasts, metric="apart_ratio"))
-    assert results_page._words(ratio.contrasts[0], ratio) == "a above 0.5"
+    assert contrast_words(ratio.contrasts[0], ratio) == "a above 0.5"
 
 
 def test_lists_and_labels_make_one_contrast_each():
