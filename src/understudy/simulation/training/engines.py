@@ -29,7 +29,7 @@ def choose(
     y: torch.Tensor,
     engine: str = "auto",
     *,
-    installed: bool = False,
+    assume_installed: bool = False,
 ) -> EngineChoice:
     """The engine for a recipe and its data.
 
@@ -42,7 +42,7 @@ def choose(
     engine : {"auto", "loop", "kernels"}
         ``"auto"``: the kernels where the rule says so and they are there. ``"kernels"``: an error
         where they cannot train it.
-    installed : bool
+    assume_installed : bool
         True: choose as if the kernels were there, to tell of a machine that has them.
     """
     checks.choice("engine", engine, ENGINES)
@@ -55,7 +55,7 @@ def choose(
         if engine == "loop":
             raise Unavailable('engine="loop"')
         plan = kernel_plan(recipe, x, y, layers)
-        if not installed:
+        if not assume_installed:
             loaded(plan.dtype)  # it must be there
         if engine == "auto" and (work := _step(plan, recipe)) > LARGE_STEP:
             raise Refused(f"its steps are large ({work:.2g} multiply-adds)")
