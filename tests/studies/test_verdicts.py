@@ -674,6 +674,17 @@ def test_the_page_is_the_same_byte_for_byte(docs):
     assert everything() == first  # and pictures that nobody shows any more are gone
 
 
+def test_every_claim_that_was_not_reproduced_says_what_was_ruled_out():
+    claims, book, _ = results_page.read_all(CLAIMS.parent)
+    sizes = Sizes()
+    bare = [
+        entry.id
+        for entry in claims
+        if not entry.ruled_out and book.verdict(entry, sizes).verdict == NOT_REPRODUCED
+    ]
+    assert bare == []
+
+
 def test_the_projects_own_page_is_current():
     """docs/results.md is what `make results` makes of the files beside it."""
     page = CLAIMS.parent / "results.md"
