@@ -23,13 +23,13 @@ RELATIVE = 0.10  # of the paper's own value, for losses and F1
 CURVE_METRIC = "rounds_to_target"  # told from the curve, with the claim's own target
 # kind: keys that it needs, keys that it may have
 KINDS = {
-    "order": (("A", "B"), ("factor", "margin")),
+    "order": (("A", "B"), ("factor", "margin", "paper_margin")),
     "trend": (("A", "B", "to", "from"), ()),
     "near": (("A", "B"), ("within",)),
     "value": (("A", "paper"), ("B", "as", "tolerance")),
 }
 AS = ("difference", "ratio")
-NUMBERS = ("factor", "margin", "within", "paper", "tolerance")
+NUMBERS = ("factor", "margin", "paper_margin", "within", "paper", "tolerance")
 NEEDED = ("id", "place", "words", "study", "metric", "quantifier", "contrasts")
 OPTIONAL = ("block", "better", "over", "target", "fixed", "readings", "withdrawn", "ruled_out")
 
@@ -65,11 +65,22 @@ class Contrast:
     kind: str
     sides: tuple[Side, ...]  # A, B, …
     factor: float = 1.0
-    margin: float = 0.0
+    margin: float = 0.0  # ours, by which a word such as "far" is read
+    paper_margin: float = 0.0  # a number of the paper
     within: float = POINTS  # of near
     paper: float = 0.0
     tolerance: float = 0.0
     told_as: str = ""  # of a value with B: "difference" or "ratio"
+
+    @property
+    def least_difference(self) -> float:
+        """By how much A has to be better, in an order."""
+        return self.margin + self.paper_margin
+
+    @property
+    def has_paper_number(self) -> bool:
+        """Whether it takes a number of the paper that ours are to meet."""
+        return self.kind == "value" or self.paper_margin != 0
 
     @property
     def picks(self) -> tuple[Pick, ...]:

@@ -47,7 +47,8 @@ over at least three seeds lies on one side of 0 (within a claim corrected by Hol
 seeds on an exact sign-flip test says so too, at 5 %. Where all numbers are equal, that test
 alone decides.
 A value holds when the interval of our mean lies within the paper's ± tolerance and is
-contradicted when it lies outside; it is judged at the paper's own size only. A claim is
+contradicted when it lies outside; values, and orders by a margin that is a number of the paper,
+are judged at the paper's own size only. A claim is
 **reproduced** when all its contrasts hold ("mostly": more than half of them, and none is
 contradicted; "the best": one contrast for each rival, its own hyper-parameter being fixed
 beforehand), **in part** when some hold and none is contradicted, **mixed** when some hold and

@@ -78,7 +78,8 @@ def value(ours: float, paper: float, tolerance: float) -> float:
 def number(contrast: Contrast, sides: Sequence[float], sign: float) -> float:
     """The contrast of one seed, from the measures of its sides."""
     if contrast.kind == "order":
-        return order(*sides, factor=contrast.factor, margin=contrast.margin, sign=sign)
+        margin = contrast.least_difference
+        return order(*sides, factor=contrast.factor, margin=margin, sign=sign)
     if contrast.kind == "trend":
         return trend(*sides, sign=sign)
     if contrast.kind == "near":
