@@ -73,11 +73,17 @@ _WORDS: dict[str, tuple[str, str]] = {
     ),
     "fluctuation_detrended": (
         "fluctuation",
-        "Fluctuation: standard deviation of accuracy about a line through the last 20 rounds.",
+        (
+            "Fluctuation: standard deviation of accuracy about a line through the last 20 evaluated "
+            "rounds."
+        ),
     ),
     "loss_fluctuation": (
         "fluctuation of the loss",
-        "Fluctuation of the loss: standard deviation about a line through the last 20 rounds.",
+        (
+            "Fluctuation of the loss: standard deviation about a line through the last 20 evaluated "
+            "rounds."
+        ),
     ),
     "rounds_to_target": ("rounds to target", ""),
     "clock_to_target": ("simulated seconds to target", ""),
@@ -138,6 +144,8 @@ def measure(name: str) -> Measure:
 
 def lower_is_better(name: str) -> bool | None:
     """Whether less of a measure is better; None where that is not known."""
+    if name.startswith("shapley"):  # also of the loss: what a client took off it
+        return False
     if "fluctuation" in name or name in ("count_variance", "client_accuracy_variance"):
         return True
     if name.endswith(TO_TARGET) or name.startswith("oracle_error") or "loss" in name.split("_"):

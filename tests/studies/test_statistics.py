@@ -465,6 +465,7 @@ def test_two_cells_that_no_label_tells_apart_are_refused() -> None:
         ("count_variance", True),
         ("oracle_error_relative", True),
         ("graph_f1", False),
+        ("shapley_loss_client", False),  # what a client took off the loss
         ("participants", None),
         ("test_mae_last", None),
     ],

@@ -136,6 +136,8 @@ def test_the_t_test_is_students():
     assert student_p([1, 2, 3]) == pytest.approx((1 - t / math.sqrt(t**2 + 2)) / 2)
     assert student_p([-1, -2, -3]) == pytest.approx(1 - student_p([1, 2, 3]))
     assert student_p([0.1, 0.1, 0.1]) == 1 / 8  # no certainty from equal numbers
+    assert student_p([0.1] * 21) == 2**-21
+    assert student_p([-0.1] * 21) == student_p([0.0] * 21) == 1.0
 
 
 def test_equal_numbers_need_as_many_seeds_as_their_signs_do():
@@ -336,6 +338,11 @@ def test_tolerances():
         ({"contrasts": [{"kind": "value", "A": {}, "B": {}, "paper": 1}]}, "value: as: expected"),
         ({"contrasts": [{"kind": "value", "A": {}, "paper": "x"}]}, "paper: expected a number"),
         ({"contrasts": [{"kind": "above", "A": {}, "B": {}}]}, "kind: expected one of order"),
+        (
+            {"contrasts": [{"kind": "order", "A": {}, "B": {}, "of_paper": 1}]},
+            "true or false, got 1",
+        ),
+        ({"contrasts": [{"kind": "near", "A": {}, "B": {}, "of_paper": True}]}, "no such key"),
         ({"over": {"alpha": 0.3}}, "c: over: expected labels with lists"),
     ],
 )
@@ -404,7 +411,17 @@ def test_the_papers_numbers_by_hand():
     """Two points of a curve, 0.2 in round 1 and 0.4 in round 3: 0.2, 0.3, 0.4 between them."""
     papers = PaperNumbers(
         curves={("cifar10 e2", "fdms"): {1: 0.2, 3: 0.4}, ("cifar10 e2", "full"): {1: 0.5}},
-        losses={("synthetic", "IDL", "uniform"): 0.302},
+        tables={
+            "fedgs-table2": [
+                {
+                    "block": "synthetic",
+                    "availability": "IDL",
+                    "strategy": "uniform",
+                    "loss_best": "0.302",
+                }
+            ],
+            "fedgs-table3": [{"block": "fmnist", "f1_cos_sim": "0.5448"}],
+        },
     )
     labels = {"block": "cifar10", "strategy": "fdms", "alpha": 0.5}
     assert papers.measure(Pick(labels, "fdms-fig1", "accuracy_mean")) == pytest.approx(0.3)
@@ -416,6 +433,12 @@ def test_the_papers_numbers_by_hand():
     assert papers.measure(Pick(full, "fdms-fig1", "accuracy_mean")) == 0.5
     table = {"block": "synthetic", "availability": "IDL", "strategy": "uniform"}
     assert papers.measure(Pick(table, "fedgs-table2", "loss_best")) == 0.302
+    assert papers.measure(Pick(table, "fedgs-table2", "loss_last")) is None
+    assert (
+        papers.measure(Pick(table | {"strategy": "fedgs_a1"}, "fedgs-table2", "loss_best")) is None
+    )
+    assert papers.measure(Pick({"block": "fmnist"}, "fedgs-table3", "f1_cos_sim")) == 0.5448
+    assert papers.measure(Pick({"block": "cifar10"}, "fedgs-table3", "f1_cos_sim")) is None
 
 
 def test_every_claim_picks_cells_of_its_study():
@@ -658,9 +681,9 @@ def test_a_margin_of_the_paper_is_judged_at_the_papers_size_only(docs):
         return Book.read(docs / "results").verdict(claim_of(entry), sizes)
 
     assert found(Sizes(), margin=0.03).verdict == REPRODUCED
-    assert found(Sizes(), paper_margin=0.03).verdict == NOT_RUN
-    assert found(None, paper_margin=0.03).verdict == REPRODUCED
-    assert found(Sizes(), paper_margin=0.03).contrasts[0].mean == pytest.approx(0.1 / 3)
+    assert found(Sizes(), margin=0.03, of_paper=True).verdict == NOT_RUN
+    assert found(None, margin=0.03, of_paper=True).verdict == REPRODUCED
+    assert found(Sizes(), margin=0.03, of_paper=True).contrasts[0].mean == pytest.approx(0.1 / 3)
 
 
 def test_labels_are_matched_as_they_are_written():

@@ -51,10 +51,10 @@ def _trend(contrast: Contrast, where: str) -> str:
 
 
 def _margin(contrast: Contrast, claim: Claim) -> str:
-    if not contrast.least_difference:
+    if not contrast.margin:
         return ""
     shown = measure(claim.metric)
-    margin = number_words(contrast.least_difference * shown.scale, shown)
+    margin = number_words(contrast.margin * shown.scale, shown)
     return f" by {margin} {shown.unit_of_difference}".rstrip()
 
 

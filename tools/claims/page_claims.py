@@ -34,6 +34,8 @@ def claim_lines(verdict: Verdict, book: Book, sizes: Sizes, papers: PaperNumbers
     yield f"{counts_of(verdict)}{_conditions(claim, book, sizes)}"
     if claim.ruled_out and verdict.verdict in (verdicts.NOT_REPRODUCED, verdicts.MIXED):
         yield f"Ruled out: {claim.ruled_out}"
+    if claim.changed:
+        yield f"Changed after these runs had been seen: {claim.changed}."
     yield f"Repeat: {command_of(claim)}."
     yield ""
     shown = measure(claim.metric)

@@ -23,15 +23,25 @@ RELATIVE = 0.10  # of the paper's own value, for losses and F1
 CURVE_METRIC = "rounds_to_target"  # told from the curve, with the claim's own target
 # kind: keys that it needs, keys that it may have
 KINDS = {
-    "order": (("A", "B"), ("factor", "margin", "paper_margin")),
+    "order": (("A", "B"), ("factor", "margin", "of_paper")),
     "trend": (("A", "B", "to", "from"), ()),
     "near": (("A", "B"), ("within",)),
     "value": (("A", "paper"), ("B", "as", "tolerance")),
 }
 AS = ("difference", "ratio")
-NUMBERS = ("factor", "margin", "paper_margin", "within", "paper", "tolerance")
+NUMBERS = ("factor", "margin", "within", "paper", "tolerance")
 NEEDED = ("id", "place", "words", "study", "metric", "quantifier", "contrasts")
-OPTIONAL = ("block", "better", "over", "target", "fixed", "readings", "withdrawn", "ruled_out")
+OPTIONAL = (
+    "block",
+    "better",
+    "over",
+    "target",
+    "fixed",
+    "readings",
+    "withdrawn",
+    "ruled_out",
+    "changed",
+)
 
 
 class ClaimError(ValueError):
@@ -65,22 +75,12 @@ class Contrast:
     kind: str
     sides: tuple[Side, ...]  # A, B, …
     factor: float = 1.0
-    margin: float = 0.0  # ours, by which a word such as "far" is read
-    paper_margin: float = 0.0  # a number of the paper
+    margin: float = 0.0
     within: float = POINTS  # of near
     paper: float = 0.0
     tolerance: float = 0.0
     told_as: str = ""  # of a value with B: "difference" or "ratio"
-
-    @property
-    def least_difference(self) -> float:
-        """By how much A has to be better, in an order."""
-        return self.margin + self.paper_margin
-
-    @property
-    def has_paper_number(self) -> bool:
-        """Whether it takes a number of the paper that ours are to meet."""
-        return self.kind == "value" or self.paper_margin != 0
+    of_paper: bool = False  # ours are to meet a number of the paper: always so of a value
 
     @property
     def picks(self) -> tuple[Pick, ...]:
@@ -105,6 +105,7 @@ class Claim:
     readings: tuple[str, ...] = ()
     withdrawn: str = ""  # why it is not judged
     ruled_out: str = ""  # what is not the reason, where it was not reproduced
+    changed: str = ""  # after its runs had been seen
 
     @property
     def sign(self) -> float:
@@ -153,6 +154,7 @@ def claim_of(entry: Mapping[str, Any]) -> Claim:
         "fixed",
         "withdrawn",
         "ruled_out",
+        "changed",
     ):
         if key in entry and not isinstance(entry[key], str):
             raise ClaimError(f"{name}: {key}: expected a text, got {entry[key]!r}")
@@ -185,6 +187,7 @@ def claim_of(entry: Mapping[str, Any]) -> Claim:
         readings=tuple(entry.get("readings", ())),
         withdrawn=entry.get("withdrawn", ""),
         ruled_out=entry.get("ruled_out", ""),
+        changed=entry.get("changed", ""),
     )
 
 
@@ -234,7 +237,10 @@ def _settings(name: str, kind: str, table: Mapping[str, Any], metric: str) -> Co
             raise ClaimError(
                 f"{name}: tolerance: expected a number > 0, got {numbers['tolerance']}"
             )
-    return Contrast(kind=kind, sides=(), told_as=table.get("as", ""), **numbers)
+    of_paper = table.get("of_paper", kind == "value")
+    if not isinstance(of_paper, bool):
+        raise ClaimError(f"{name}: of_paper: expected true or false, got {of_paper!r}")
+    return Contrast(kind=kind, sides=(), told_as=table.get("as", ""), of_paper=of_paper, **numbers)
 
 
 def tolerance_of(metric: str, paper: float) -> float:

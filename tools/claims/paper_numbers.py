@@ -2,14 +2,15 @@
 
 ``docs/paper-numbers/fdms-curves.csv`` has points of the curves in figs. 5 to 9 of FL-FDMS (Wang &
 Xu, Combating Client Dropout in Federated Learning via Friend Model Substitution, 2022, with its
-supplement), means of ten repeats, read from the figures. ``fedgs-table2.csv`` is Table 2 of FedGS
-(Wang et al., Federated Graph-Based Sampling with Arbitrary Client Availability, 2023).
+supplement), means of ten repeats, read from the figures. The other files are named after the study
+that repeats a table: Tables 2 and 3 of FedGS (Wang et al., Federated Graph-Based Sampling with
+Arbitrary Client Availability, 2023), Table 3 of FedAR. Their columns are labels, then measures.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from tools.claims.paper_claims import Claim, Contrast, Pick
 from tools.claims.verdicts import compared_value, number
 
 LAST = 10
+CURVES = "fdms-curves"
+LABELS = ("block", "availability", "strategy")
 # panel of a figure → the studies, and labels there, that repeat it
 PANELS: dict[str, tuple[tuple[str, Mapping[str, object]], ...]] = {
     "cifar10 e2": (
@@ -39,33 +42,32 @@ PANELS: dict[str, tuple[tuple[str, Mapping[str, object]], ...]] = {
     "fmnist a0.7": (("fdms-fmnist", {"alpha": 0.7}),),
 }
 Curve = Mapping[int, float]  # accuracy by round
+TableRow = Mapping[str, str]  # labels and measures
 
 
 @dataclass(frozen=True)
 class PaperNumbers:
-    """Curves by panel and strategy, and the cells of Table 2."""
+    """Curves by panel and strategy, and tables by the study that repeats them."""
 
     curves: Mapping[tuple[str, str], Curve] = field(default_factory=dict)
-    losses: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
+    tables: Mapping[str, Sequence[TableRow]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, folder: str | Path) -> PaperNumbers:
-        """From the two files of a folder; none where there is no folder."""
+        """From the files of a folder; none where there is no folder."""
         curves: dict[tuple[str, str], dict[int, float]] = {}
-        for row in _rows(Path(folder) / "fdms-curves.csv"):
+        for row in _rows(Path(folder) / f"{CURVES}.csv"):
             curve = curves.setdefault((row["panel"], row["strategy"]), {})
             curve[int(row["round"])] = float(row["accuracy"])
-        losses = {
-            (row["block"], row["availability"], row["strategy"]): float(row["loss_best"])
-            for row in _rows(Path(folder) / "fedgs-table2.csv")
-        }
-        return cls(curves, losses)
+        paths = [path for path in sorted(Path(folder).glob("*.csv")) if path.stem != CURVES]
+        return cls(curves, {path.stem: _rows(path) for path in paths})
 
     def measure(self, pick: Pick, rounds: int | None = None) -> float | None:
         """What the paper has for cells, of its first rounds only where asked; None: nothing."""
-        if pick.study == "fedgs-table2" and pick.metric == "loss_best":
-            labels = (pick.labels.get(name) for name in ("block", "availability", "strategy"))
-            return self.losses.get(tuple(str(label) for label in labels))  # type: ignore[arg-type]
+        for row in self.tables.get(pick.study, ()):
+            same = all(row[name] == str(pick.labels.get(name)) for name in LABELS if name in row)
+            if same and pick.metric in row:
+                return float(row[pick.metric])
         curve = self.curve(pick.study, pick.labels)
         if curve is None or pick.metric not in ("accuracy_mean", "accuracy_last10"):
             return None

@@ -112,7 +112,7 @@ class Book:
 
 def has_values(claim: Claim) -> bool:
     """Whether a claim has numbers of the paper that ours are to meet."""
-    return any(contrast.has_paper_number for contrast in claim.contrasts)
+    return any(contrast.of_paper for contrast in claim.contrasts)
 
 
 def matches(pick: Pick, labels: Mapping[str, Any]) -> bool:

@@ -31,8 +31,9 @@ What the papers claim, and what runs of the built-in studies say to it.
 RULE = """\
 ## How it is judged
 
-The claims were written down first, in [claims.toml](claims.toml); each is a set of *contrasts*,
-numbers that are positive where the claim is right, one for each seed:
+The claims are in [claims.toml](claims.toml), written down before their runs; one that was changed
+after them says so. Each is a set of *contrasts*, numbers that are positive where the claim is
+right, one for each seed:
 
 | kind | contrast |
 | --- | --- |
@@ -45,10 +46,10 @@ A contrast **holds** when its mean is significantly above 0, is **contradicted**
 significantly below 0, and is **open** otherwise. Significantly: the 90 % t-interval of the mean
 over at least three seeds lies on one side of 0 (within a claim corrected by Holm), and from five
 seeds on an exact sign-flip test says so too, at 5 %. Where all numbers are equal, that test
-alone decides.
+alone decides, corrected by Holm like the others.
 A value holds when the interval of our mean lies within the paper's ± tolerance and is
-contradicted when it lies outside; values, and orders by a margin that is a number of the paper,
-are judged at the paper's own size only. A claim is
+contradicted when it lies outside; values, and orders that take a number of the paper, are judged
+at the paper's own size only. A claim is
 **reproduced** when all its contrasts hold ("mostly": more than half of them, and none is
 contradicted; "the best": one contrast for each rival, its own hyper-parameter being fixed
 beforehand), **in part** when some hold and none is contradicted, **mixed** when some hold and
@@ -58,7 +59,8 @@ or that no effect is seen (the mean is below its standard error). A run that div
 number, and a contrast in which it takes part is open. Where no run of a seed reaches the accuracy
 that a claim on speed names, its contrast of that seed is 0. A claim that the paper's own numbers
 do not bear out is **withdrawn**: a test holds every other claim to the papers' curves and tables
-(`paper-numbers/`), and the column *paper's own* shows the contrast there, over as many rounds
+(`paper-numbers/`; over fewer rounds than the paper's a contrast may be half a point off, as curves
+are read from figures), and the column *paper's own* shows the contrast there, over as many rounds
 as ours have. A verdict against a paper is as welcome as one for it; it is one on our runs, at the
 size and in the reading that it names.
 
@@ -209,7 +211,7 @@ def _of_study(
             yield f"![{name.removesuffix('.svg').replace('-', ' ')}](results/{study}/{name})"
             yield ""
     if papers.has_curves(study):
-        yield "Thin dashed lines are the paper's own curves, as read from its figures."
+        yield "Thin dashed lines are the paper's own curves, where its figures have them."
         yield ""
     for verdict in judged:
         yield from claim_lines(verdict, book, sizes, papers)

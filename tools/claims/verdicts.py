@@ -78,8 +78,7 @@ def value(ours: float, paper: float, tolerance: float) -> float:
 def number(contrast: Contrast, sides: Sequence[float], sign: float) -> float:
     """The contrast of one seed, from the measures of its sides."""
     if contrast.kind == "order":
-        margin = contrast.least_difference
-        return order(*sides, factor=contrast.factor, margin=margin, sign=sign)
+        return order(*sides, factor=contrast.factor, margin=contrast.margin, sign=sign)
     if contrast.kind == "trend":
         return trend(*sides, sign=sign)
     if contrast.kind == "near":
@@ -117,8 +116,8 @@ def student_p(numbers: Sequence[float]) -> float:
     """One-sided p of the t-test that the mean is above 0; of equal numbers the sign-flip's."""
     values: Array = np.asarray(numbers, dtype=np.float64)
     spread = _spread(values)
-    if not spread:
-        return sign_flip(values.tolist()) if len(values) <= MOST_FLIPPED else 0.0
+    if not spread:  # all signs as they are: one way of 2^n
+        return 0.5 ** len(values) if values[0] > 0 else 1.0
     statistic = float(values.mean()) / (spread / math.sqrt(len(values)))
     return float(student.sf(statistic, len(values) - 1))
 

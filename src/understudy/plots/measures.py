@@ -17,7 +17,7 @@ WORDS = {
     "client_accuracy_worst10": "accuracy of the worst 10 % of clients",
     "client_accuracy_best10": "accuracy of the best 10 % of clients",
     "count_variance": "variance of sampling counts",
-    "fluctuation": "fluctuation over the last 20 rounds",
+    "fluctuation": "fluctuation over the last 20 evaluated rounds",
     "largest_share": "largest share of one row",
     "loss_last": "test loss in the last round",
     "oracle_error": "substitution error ‖e‖²",
