@@ -73,17 +73,11 @@ _WORDS: dict[str, tuple[str, str]] = {
     ),
     "fluctuation_detrended": (
         "fluctuation",
-        (
-            "Fluctuation: standard deviation of accuracy about a line through the last 20 evaluated "
-            "rounds."
-        ),
+        "Fluctuation: standard deviation of accuracy about a line, last 20 evaluated rounds.",
     ),
     "loss_fluctuation": (
         "fluctuation of the loss",
-        (
-            "Fluctuation of the loss: standard deviation about a line through the last 20 evaluated "
-            "rounds."
-        ),
+        "Fluctuation of the loss: standard deviation about a line, last 20 evaluated rounds.",
     ),
     "rounds_to_target": ("rounds to target", ""),
     "clock_to_target": ("simulated seconds to target", ""),

@@ -147,6 +147,21 @@ def test_normalisation(tmp_path):
     torch.testing.assert_close(own[:, 2], plain[:, 2] - 1)
 
 
+def test_normalisation_of_a_named_set(tmp_path):
+    write_cifar(tmp_path / "cifar-10-batches-py")
+    settings = {"root": tmp_path, "n_clients": 2, "seed": 1}
+    for normalise in (False, (0.5, 0.5)):
+        own = cifar10(tmp_path, normalise=normalise)
+        named = federate("cifar10", "iid", normalise=normalise, **settings)
+        torch.testing.assert_close(named.x, federate(own, "iid", n_clients=2, seed=1).x)
+    with pytest.raises(ValueError, match="normalise: expected with the name of a data set only"):
+        federate(cifar10(tmp_path), "iid", n_clients=2, normalise=False)
+    with pytest.raises(ValueError, match="normalise: 'synthetic' cannot be normalised otherwise"):
+        federate("synthetic", None, n_clients=2, normalise=False)
+    with pytest.raises(ValueError, match=r"normalise: expected true, false or .*, got 'no'"):
+        federate("cifar10", "iid", normalise="no", **settings)
+
+
 def test_places_are_tried_in_order(tmp_path, monkeypatch):
     """root, if given, alone; else UNDERSTUDY_DATA, then ./data, then (Fashion-MNIST) Debian's."""
     write_idx_set(tmp_path / "debian", True)

@@ -33,6 +33,7 @@ from understudy import (
 from understudy.parts.schedules import inverse_time
 from understudy.strategies import FDMS_LOCAL, FEDAR_LOCAL, FEDGS_LOCAL
 from understudy.studies import Study, StudyError
+from understudy.studies.definition.cell import Cell, DataRecipe
 from understudy.studies.definition.overrides import parsed, path_of, written
 
 
@@ -246,6 +247,24 @@ def test_data_are_divided_as_they_come_or_evenly() -> None:
     assert (recipe.partition, recipe.settings) == (None, {"alpha": 1.0})
 
 
+def test_normalisation_counts_where_it_is_not_the_default() -> None:
+    """The default is not in the key of a cell: keys from before there was a choice stay."""
+
+    def cell(more: str = "") -> Cell:
+        data = f"[data]\nname = 'mnist'\npartition = 'iid'\nn_clients = 3\n{more}"
+        return study(data=data).cells()[0]
+
+    plain = cell()
+    assert "normalise" not in plain.resolved["data"]
+    assert cell("normalise = true").key == plain.key
+    raw = cell("normalise = false")
+    assert raw.key != plain.key
+    assert raw.resolved["data"]["normalise"] is False
+    own = cell("normalise = [0.5, [0.5]]").task.data
+    assert isinstance(own, DataRecipe)
+    assert own.settings["normalise"] == (0.5, (0.5,))
+
+
 def test_a_partition_for_each_seed() -> None:
     made = study(top="seeds = [3, 7]", data=DATA + 'seed = "run"').cells()
     assert [cell.task.data.seed for cell in made if cell.labels["strategy"] == "fdms"] == [3, 7]
@@ -400,7 +419,21 @@ def test_seeds(seeds: str, meant: tuple[int, ...]) -> None:
         (
             {"data": "[data]\nname = 'mnist'\npartition = 'iid'\nn_client = 3"},
             ("study: data.n_client: no such key; did you mean 'n_clients'? known: n_clients, name, "
-            "partition, seed, test, validation, root"),
+            "partition, seed, test, validation, root, normalise"),
+        ),
+        (
+            {"data": "[data]\nname = 'mnist'\npartition = 'iid'\nnormalise = 'no'"},
+            ("study: data.normalise: expected true, false or (mean, std), each a number or one for "
+            "each channel, got 'no'"),
+        ),
+        (
+            {"data": "[data]\nname = 'mnist'\npartition = 'iid'\nnormalise = [0.5, 0]"},
+            ("study: data.normalise: expected true, false or (mean, std), each a number or one for "
+            "each channel, std above 0, got [0.5, 0]"),
+        ),
+        (
+            {"data": "[data]\nname = 'digits'\nnormalise = false"},
+            "study: data.normalise: 'digits' cannot be normalised otherwise",
         ),
         (
             {"data": "[data]\nname = 'mnist'\npartition = 'iid'\nn_clients = 'many'"},

@@ -27,6 +27,7 @@ PANELS: dict[str, tuple[tuple[str, Mapping[str, object]], ...]] = {
     "cifar10 e2": (
         ("fdms-fig1", {"block": "cifar10", "alpha": 0.5}),
         ("fdms-readings", {"block": "cifar10_server_step"}),
+        ("fdms-readings", {"block": "cifar10_local_step"}),
     ),
     "cifar10 e1": (("fdms-e", {"block": "cifar10", "epochs": 1}),),
     "cifar10 e5": (("fdms-e", {"block": "cifar10", "epochs": 5}),),

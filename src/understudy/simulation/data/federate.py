@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from understudy.registry import UnknownName, imported
 from understudy.simulation.data.dataset import Dataset, divide
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.partitions import Partition
-from understudy.simulation.data.sources import DATASETS
+from understudy.simulation.data.sources import DATASETS, Normalise, checked_normalise
 
 
 def federate(
@@ -21,6 +22,7 @@ def federate(
     validation: float = 0.0,
     seed: int = 0,
     root: str | Path | None = None,
+    normalise: Normalise = True,
     **settings: Any,
 ) -> Federation:
     """Divide a data set among clients.
@@ -42,6 +44,8 @@ def federate(
         Decides what is held out, and who gets what.
     root : path, optional
         Where the files of a named data set are, if not where they are looked for.
+    normalise : bool, or (mean, std)
+        Of the images of a named data set, as in `mnist`.
     **settings
         Passed on to the partition (or, without one, to the data).
 
@@ -61,6 +65,8 @@ def federate(
         if data not in DATASETS and ":" not in data:
             raise UnknownName("data set", data, list(DATASETS))
         source = imported(data) if ":" in data else DATASETS[data]
+        if normalise is not True:
+            source = partial(source, normalise=checked_normalise(data, source, normalise))
         if partition is None:
             divided = source(seed=seed, **settings)
             if not isinstance(divided, Federation):
@@ -70,4 +76,6 @@ def federate(
         if isinstance(loaded, Federation):
             raise ValueError(f"partition: {data!r} comes divided; expected None, got {partition!r}")
         data = loaded
+    elif normalise is not True:
+        raise ValueError(f"normalise: expected with the name of a data set only, got {normalise!r}")
     return divide(data, partition, test=test, validation=validation, seed=seed, **settings)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,6 +127,23 @@ DATASETS: dict[str, Callable[..., Dataset | Federation]] = {
     "cifar10": cifar10,
     "svhn": svhn,
 }
+
+
+def checked_normalise(name: str, source: Callable[..., Any], given: Any) -> Normalise:
+    """How the images of a data set are to be normalised; ValueError where it cannot be so."""
+    if "normalise" not in inspect.signature(source).parameters:
+        raise ValueError(f"normalise: {name!r} cannot be normalised otherwise")
+    if isinstance(given, bool):
+        return given
+    expected = "expected true, false or (mean, std), each a number or one for each channel"
+    if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != 2:
+        raise ValueError(f"normalise: {expected}, got {given!r}")
+    mean, std = (each if isinstance(each, int | float) else tuple(each) for each in given)
+    for values, least in ((mean, -math.inf), (std, 0)):
+        every = values if isinstance(values, tuple) else (values,)
+        if not all(isinstance(one, int | float) and least < one < math.inf for one in every):
+            raise ValueError(f"normalise: {expected}, std above 0, got {given!r}")
+    return mean, std
 
 
 PUBLISHED = {"svhn": (73_257, 26_032)}  # images, of sets of which a part may be installed

@@ -49,7 +49,7 @@ class DataRecipe:
     seed : int
         Of the division; `Task` puts its own there when the study says ``seed = "run"``.
     settings : mapping
-        All else: `test`, `validation`, `root`, and the partition's own.
+        All else: `test`, `validation`, `root`, `normalise`, and the partition's own.
     """
 
     name: str

@@ -30,12 +30,17 @@ if TYPE_CHECKING:
 
 
 def canonical_data(recipe: DataRecipe) -> dict[str, Any]:
-    """A data recipe with the defaults of its functions filled in; `root` is where, not what."""
+    """A data recipe with the defaults of its functions filled in; `root` is where, not what.
+
+    `normalise` counts where it is not the default: older keys do not have it.
+    """
     from understudy.simulation.data.federate import federate
     from understudy.simulation.data.partitions import PARTITIONS
     from understudy.simulation.data.sources import DATASETS
 
     settings = {name: value for name, value in recipe.settings.items() if name != "root"}
+    if settings.get("normalise") is True:
+        del settings["normalise"]
     functions: list[Any] = [federate] if recipe.partition is not None else []
     if recipe.partition is None:
         functions.append(
@@ -48,7 +53,7 @@ def canonical_data(recipe: DataRecipe) -> dict[str, Any]:
         for function in functions
         if callable(function)
         for name, parameter in inspect.signature(function).parameters.items()
-        if parameter.default is not parameter.empty and name not in ("rng", "root")
+        if parameter.default is not parameter.empty and name not in ("rng", "root", "normalise")
     }
     known = {**defaults, **settings, "partition": recipe.partition, "seed": recipe.seed}
     return {"class": "DataRecipe", "name": recipe.name, **describe(known)}

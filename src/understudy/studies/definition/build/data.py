@@ -16,6 +16,7 @@ from understudy.studies.definition.cell import DataRecipe
 from understudy.studies.definition.errors import StudyError, shown, told_of
 from understudy.studies.definition.plugins import imported
 
+SHARED = ("test", "validation", "root", "normalise")  # keys that belong to no partition
 LOSSES = {"cross_entropy": cross_entropy, "mse_loss": mse_loss}
 
 
@@ -23,6 +24,7 @@ def data(value: Any, seed: int) -> Any:
     """A `DataRecipe` of a table, or data that are there already; `seed` is the run's."""
     from understudy.simulation.data.federate import federate
     from understudy.simulation.data.federation import Federation
+    from understudy.simulation.data.sources import checked_normalise
 
     if isinstance(value, Federation):
         return value
@@ -49,9 +51,13 @@ def data(value: Any, seed: int) -> Any:
         settings = arguments(source.function, table, besides=("seed",), also=known)
     else:
         function = _partition(divided)
-        shared = {name: table.pop(name) for name in ("test", "validation", "root") if name in table}
+        shared = {name: table.pop(name) for name in SHARED if name in table}
         settings = arguments(federate, shared)
-        also = (*known, "test", "validation", "root")
+        if "normalise" in settings:
+            given = settings["normalise"]
+            with told_of(known=("normalise",)):
+                settings["normalise"] = checked_normalise(source.name, source.function, given)
+        also = (*known, *SHARED)
         hidden = (*first_parameter(function), "rng")
         settings |= arguments(function, table, besides=hidden, also=also)
     return DataRecipe(source.name, divided, seed if chosen == "run" else chosen, settings)
