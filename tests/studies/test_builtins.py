@@ -54,12 +54,12 @@ CELLS = {
     # the images
     "fedgs-table2": (
         2 * 45 + 2 * 5 + 2 * 3,
-        2 * 45 * 10 + (6 * 5 + 6 * 3) * 3,
+        2 * 45 * 10 + 6 * 5 * 3 + 6 * 3 * 5,
         (2 * 45 + 45 + 27) * 3,
         6,
     ),
     "fedgs-table3": (2, 2 * 5, 2 * 3, 2),
-    "fedgs-fig4": (2 * 4, 2 * 4 * 3, 2 * 4 * 3, 6),
+    "fedgs-fig4": (2 * 4, 4 * 3 + 4 * 5, 2 * 4 * 3, 6),
     "fedar-fig1": (7, 7 * 5, 7 * 5, 2),
     # six methods, one of them in three readings, at two p_min
     "fedar-fig2": (3 * 16, 3 * 16 * 5, 3 * 16 * 5, 6),
