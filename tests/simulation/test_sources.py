@@ -158,8 +158,9 @@ def test_normalisation_of_a_named_set(tmp_path):
         federate(cifar10(tmp_path), "iid", n_clients=2, normalise=False)
     with pytest.raises(ValueError, match="normalise: 'synthetic' cannot be normalised otherwise"):
         federate("synthetic", None, n_clients=2, normalise=False)
-    with pytest.raises(ValueError, match=r"normalise: expected true, false or .*, got 'no'"):
-        federate("cifar10", "iid", normalise="no", **settings)
+    for bad in ("no", (0.5,), (0.5, "x"), (None, 0.5), (0.5, (0.5, -1.0, 0.5))):
+        with pytest.raises(ValueError, match=r"normalise: expected true, false or .*, got "):
+            federate("cifar10", "iid", normalise=bad, **settings)
 
 
 def test_places_are_tried_in_order(tmp_path, monkeypatch):

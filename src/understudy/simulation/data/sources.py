@@ -138,7 +138,7 @@ def checked_normalise(name: str, source: Callable[..., Any], given: Any) -> Norm
     expected = "expected true, false or (mean, std), each a number or one for each channel"
     if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != 2:
         raise ValueError(f"normalise: {expected}, got {given!r}")
-    mean, std = (each if isinstance(each, int | float) else tuple(each) for each in given)
+    mean, std = (tuple(each) if isinstance(each, Sequence) else each for each in given)
     for values, least in ((mean, -math.inf), (std, 0)):
         every = values if isinstance(values, tuple) else (values,)
         if not all(isinstance(one, int | float) and least < one < math.inf for one in every):
