@@ -123,6 +123,7 @@ def test_training_uses_the_rule_and_leaves_torch_as_it_was(model, shape, batch_s
     module, spy = build(model, shape, 10, 0), Spy()
     trainer = LocalTrainer(data, module, Local(batch_size=batch_size), SEED, spy, workers=1)
     assert trainer.onednn is onednn
+    spy.seen.clear()  # what targets were looked at with
     params = trainer.layout.vector(module)
     torch.set_num_threads(2)
     try:
@@ -172,7 +173,7 @@ def test_a_model_is_measured_once_a_run(tmp_path, monkeypatch):
         measured.append(batch_size)
         return measure(module, example, batch_size)
 
-    monkeypatch.setattr("understudy.simulation.training.trainer.measure", counted)
+    monkeypatch.setattr("understudy.simulation.training.preparation.measure", counted)
     data = federation((10, 11), (3, 16, 16), 10, dtype=torch.float32)
     strategy = fedavg(local=Local(batch_size=5))
     list(simulate(data, strategy, model="lenet5", rounds=1, folder=tmp_path))

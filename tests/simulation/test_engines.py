@@ -222,7 +222,7 @@ def test_other_modules_get_the_loop(name):
 SHARED = {
     "tied": (Tied, "parameters are shared between layers"),
     "listed twice": (listed_twice, "parameters are shared between layers"),
-    "called twice": (CalledTwice, "'0.layer' is called more than once"),
+    "called twice": (CalledTwice, "parameter 'layer.weight' is used more than once"),
 }
 
 

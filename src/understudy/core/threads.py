@@ -5,6 +5,7 @@ And one thread at a time where torch keeps something for the whole process.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -75,6 +76,10 @@ class _BlasLibraries:
                     _set_threads(library, n_threads)
                 self._before.clear()
 
+    def forget_threads(self) -> None:
+        """In a child of a fork: whoever held the lock is not here."""
+        self._lock = Lock()
+
     def _loaded(self) -> list[Any]:
         """Looked for again only when modules were imported since: SciPy brings a BLAS of its own.
 
@@ -98,3 +103,14 @@ def _set_threads(library: Any, n_threads: int) -> None:
 
 
 _blas = _BlasLibraries()
+
+
+def _after_fork() -> None:
+    """Other threads of the parent do not exist in the child, and never let go of what they held."""
+    global _torch
+    _torch = RLock()
+    _blas.forget_threads()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,11 @@ from understudy.flower import names
 from understudy.flower.local_config import local_of
 from understudy.flower.mod import Mod, answer, is_introduction, report
 from understudy.simulation.data.shared_memory import aligned_matrix
-from understudy.simulation.training.conv_kernels import kernels, measure
-from understudy.simulation.training.engines import choose, engine_for
+from understudy.simulation.training.conv_kernels import kernels
+from understudy.simulation.training.engines import engine_for
 from understudy.simulation.training.evaluation import Metric, labels_of, outputs_of, score
 from understudy.simulation.training.jobs import Job, Loss, Recipe
+from understudy.simulation.training.preparation import prepared
 from understudy.simulation.training.targets import check_targets
 
 
@@ -98,7 +99,6 @@ def client_app(
         module = _module(model)
         key, arrays = _the_arrays(message.content)
         _load(module, arrays)
-        check_targets(module, loss, held.x, held.y)
         local, n_steps, mean_loss = _train(module, held, loss, message.content)
         trained = _named(local, module, arrays)
         own_report[names.N_STEPS] = n_steps
@@ -113,9 +113,9 @@ def client_app(
         x, y = held.x_test, held.y_test
         if x is None or y is None:
             x, y = held.x, held.y
-        check_targets(module, loss, x, y)
         everything = np.arange(len(x))
         with kernels(onednn=True):
+            check_targets(module, loss, x, y)
             found = score(
                 outputs_of(module, x, everything), labels_of(y, everything), loss, metrics
             )
@@ -161,17 +161,15 @@ def _train(
     seed, t = int(values.get(names.SEED, 0)), int(values.get(names.ROUND, 1)) - 1
     layout = Layout.of(module)
     start = layout.vector(module)
-    onednn = measure(module, held.x[:1], local.batch_size).onednn
     # only this client has examples: its number is the address of what is drawn
     nobody = np.zeros(0, dtype=np.int64)
     clients = (*[nobody] * number, np.arange(len(held.x)))
-    recipe = Recipe(module, loss, local, seed, clients, onednn)
-    recipe = replace(recipe, engine=choose(recipe, held.x, held.y))
+    recipe, _ = prepared(Recipe(module, loss, local, seed, clients), held.x, held.y)
     engine = engine_for(recipe, held.x, held.y)
     matrix = aligned_matrix(1, layout.size, layout.dtype)
     corrections = _correction(content, layout)
     job = Job(t, [number], [0], start, matrix, corrections=corrections)
-    with kernels(onednn), one_thread():
+    with kernels(recipe.onednn), one_thread():
         ((n_steps, mean_loss),) = engine.train(job)
     return start + matrix[0], n_steps, mean_loss
 

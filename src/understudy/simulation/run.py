@@ -17,11 +17,13 @@ import numpy as np
 import torch
 from torch import nn
 
+from understudy.core import checks
 from understudy.core.brief import brief
 from understudy.core.describe import differences
 from understudy.core.files import refuse_link
 from understudy.core.flat import Layout
 from understudy.core.rng import generator
+from understudy.core.threads import one_thread
 from understudy.core.types import Arrivals, Cohort, Floats, Ints, RoundLog
 from understudy.memory.commits import COMMIT_EVERY
 from understudy.memory.run_folder import STATE
@@ -39,7 +41,6 @@ from understudy.simulation.logs import KeptLogs, Ledger, LogFile, log_of, row_of
 from understudy.simulation.settings import ENGINE_BEFORE, Options, Simulation, shows_settings
 from understudy.simulation.training.evaluation import Evaluator
 from understudy.simulation.training.jobs import EngineChoice
-from understudy.simulation.training.targets import check_targets
 from understudy.simulation.training.trainer import LocalTrainer
 from understudy.strategies import strategy_of
 
@@ -110,7 +111,6 @@ class Run:
         federation = settings.fitted(federation)
         self.federation, self.strategy, self.settings = federation, strategy, settings
         self._first = settings.module(federation)  # never trained
-        check_targets(self._first, settings.loss, federation.x, federation.y)
         self._layout = Layout.of(self._first)
         kept = None
         if folder is not None:
@@ -137,7 +137,8 @@ class Run:
         self._stored: Iterator[RoundLog] = iter(())  # of rounds played before, not yet yielded
         self._playing = threading.Lock()
         self._whole = True  # False while the state is being changed
-        self.state = self._begun(None if folder is None else Path(folder))
+        with one_thread():
+            self.state = self._begun(None if folder is None else Path(folder))
         self.state.commit_every = None  # logs come first: see _commit
 
     def _begun(self, folder: Path | None) -> ServerState:
@@ -212,7 +213,8 @@ class Run:
                 "for each thread, or iterate this one in one of them"
             )
         try:
-            return self._round()
+            with one_thread():  # the bits of a round are those of one, whoever measures what
+                return self._round()
         finally:
             self._playing.release()
 
@@ -313,6 +315,11 @@ class Run:
 
         The updates are borrowed until the next call; the run is not changed.
         """
+        ids, n_clients = checks.array("ids", ids, (None,), int), self.federation.n_clients
+        if len(ids) and not 0 <= ids.min() <= ids.max() < n_clients:
+            raise IndexError(
+                f"ids: expected clients 0 .. {n_clients - 1}, got {ids.min()} .. {ids.max()}"
+            )
         nobody = np.zeros((0, 2), dtype=np.int64)
         lr = self.strategy.local.lr_at(self.state.updates_before(t))
         cohort = Cohort(t, wanted=ids, weight=np.ones(len(ids)), asked=ids, pending=nobody, lr=lr)

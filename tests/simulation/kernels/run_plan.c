@@ -36,13 +36,16 @@ int main(int n_arguments, char **arguments) {
         ASAN_POISON_MEMORY_REGION(arena + last, (size_t)(from - last) * sizeof(REAL));
         last = s < bytes[SPANS] / 16 ? spans[2 * s + 1] : size;
     }
+    i64 n = bytes[DATA] / (p->inputs * (i64)sizeof(REAL)), drawn = bytes[ORDER] / 8, outside;
     double total = understudy_train(
-        p, arrays[OPS], arrays[OFFSETS], arrays[TAPS], arena, arrays[DATA], arrays[LABELS],
-        arrays[ORDER], arrays[LENGTHS], bytes[LENGTHS] / (i64)sizeof(i64), arrays[RATES],
-        arrays[START], bytes[CORRECTION] ? arrays[CORRECTION] : 0, (uint64_t)numbers[1], delta);
-    REAL *outputs = malloc((size_t)(bytes[LABELS] / 8 * p->classes) * sizeof(REAL));
-    understudy_outputs(p, arrays[OPS], arrays[OFFSETS], arrays[TAPS], arena, arrays[DATA],
-                       arrays[ORDER], MIN(bytes[ORDER], bytes[LABELS]) / 8, arrays[START], outputs);
+        p, arrays[OPS], arrays[OFFSETS], arrays[TAPS], arena, arrays[DATA], n, arrays[LABELS],
+        arrays[ORDER], arrays[LENGTHS], drawn, bytes[LENGTHS] / 8, arrays[RATES], arrays[START],
+        bytes[CORRECTION] ? arrays[CORRECTION] : 0, (uint64_t)numbers[1], delta, &outside);
+    if (outside) return 3;
+    REAL *outputs = malloc((size_t)(drawn * p->classes) * sizeof(REAL));
+    outside = understudy_outputs(p, arrays[OPS], arrays[OFFSETS], arrays[TAPS], arena, arrays[DATA],
+                                 n, arrays[ORDER], drawn, arrays[START], outputs);
+    if (outside) return 3;
     fwrite(delta, sizeof(REAL), (size_t)p->d, stdout);
     fwrite(&total, sizeof total, 1, stdout);
     for (int a = 0; a <= SPANS; a++) free(arrays[a]);

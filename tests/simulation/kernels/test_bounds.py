@@ -84,11 +84,12 @@ def written(path: Path, engine: KernelEngine, module: nn.Module, correction: np.
     plan, local = engine.plan, engine.recipe.local
     held = engine.recipe.clients[0]
     batches = drawn(len(held), local, 0, generator(SEED, "batches", 0, 0))
+    order = held[batches.examples]
     rates = [local.lr_at(0), local.weight_decay, local.rule.mu, local.momentum]
     seed = torch_seed(SEED, "dropout", 0, 0)
     arrays = [
         *(plan.head, plan.ops, plan.offsets, plan.taps),
-        *(engine.x, engine.y, held[batches.examples], batches.lengths, np.array(rates)),
+        *(engine.x.numpy(), engine.y.numpy()[order], order, batches.lengths, np.array(rates)),
         *(Layout.of(module).vector(module).numpy(), correction),
         *(np.array([plan.size, seed]), np.array(plan.spans)),
     ]

@@ -11,7 +11,8 @@ import torch
 from understudy.core import checks
 from understudy.simulation.training.jobs import Engine, EngineChoice, Recipe
 from understudy.simulation.training.kernel_engine import KernelEngine, kernel_plan
-from understudy.simulation.training.kernels.chain import Dropout, Refused, chain_of
+from understudy.simulation.training.kernels.chain import chain_of
+from understudy.simulation.training.kernels.layers import Dropout, Refused
 from understudy.simulation.training.kernels.library import Unavailable, loaded
 from understudy.simulation.training.kernels.plan import Plan
 from understudy.simulation.training.local_sgd import LoopEngine

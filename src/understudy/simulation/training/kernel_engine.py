@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch.nn.functional import cross_entropy
 
 from understudy.core.flat import Layout
 from understudy.core.rng import generator, torch_seed
-from understudy.core.types import Ints
+from understudy.core.types import Floats, Ints
 from understudy.simulation.training.batches import drawn
 from understudy.simulation.training.jobs import Job, Recipe, Trained
-from understudy.simulation.training.kernels.chain import Dropout, Layer, Refused, chain_of
+from understudy.simulation.training.kernels.chain import chain_of
+from understudy.simulation.training.kernels.layers import Dropout, Layer, Refused
 from understudy.simulation.training.kernels.library import BITS, Library, loaded
+from understudy.simulation.training.kernels.memory import TYPES, Memory, memory
 from understudy.simulation.training.kernels.plan import Plan, plan_of
 
-Array = npt.NDArray[np.floating]
+INT64, FLOAT64 = np.dtype(np.int64), np.dtype(np.float64)
 
 
 def kernel_plan(
@@ -36,16 +38,21 @@ def kernel_plan(
         raise Refused("the loss is not torch's cross_entropy")
     if not recipe.local.plain_sgd:
         raise Refused(f"the optimizer is not plain SGD but {recipe.local.optimizer!r}")
-    if recipe.device != "cpu" or x.device.type != "cpu":
-        raise Refused("it trains on another device")
+    for name, values in (("inputs", x), ("labels", y)):
+        if type(values) is not torch.Tensor:
+            raise Refused(f"{name} are a {type(values).__name__}")
+        if values.layout != torch.strided or values.is_neg():
+            raise Refused(f"{name} are not stored one by one")
+        if {recipe.device, values.device.type} != {"cpu"}:
+            raise Refused("it trains on another device")
     layout = Layout.of(recipe.module)
-    dtype = x.numpy().dtype if x.dtype in (torch.float32, torch.float64) else None
+    dtype = TYPES.get(x.dtype)
     if layout.dtype != x.dtype or dtype is None or dtype not in BITS:
         raise Refused(f"inputs are {x.dtype} and parameters {layout.dtype}")
-    if not x.is_contiguous():
+    if not x.is_contiguous() or x.data_ptr() % x.element_size():
         raise Refused("inputs are not contiguous in memory")
-    if y.dtype != torch.int64 or y.ndim != 1 or not len(y):
-        raise Refused("labels are not classes")
+    if y.dtype != torch.int64 or y.ndim != 1 or not len(y) or len(y) != len(x):
+        raise Refused("labels are not classes, one for each input")
     layers = chain_of(recipe.module) if layers is None else layers
     if _kept(chain_of(recipe.module, training=False)) != _kept(layers):  # they evaluate, too
         raise Refused("its forward does something else in evaluation")
@@ -60,19 +67,11 @@ def _kept(layers: Sequence[Layer]) -> list[Layer]:
     return [layer for layer in layers if not isinstance(layer, Dropout)]
 
 
-@dataclass(frozen=True, eq=False)
-class _Tables:
-    """A plan's tables and an arena, kept alive and as addresses."""
-
-    arrays: tuple[npt.NDArray[np.generic], ...]
-
-    @property
-    def addresses(self) -> list[int]:
-        return [array.ctypes.data for array in self.arrays]
-
-
 class KernelEngine:
     """Trains clients by compiled kernels: same steps as the loop, all of a client in one call.
+
+    Data, labels and parameters are looked at anew in every call: they may have been changed or
+    taken away since the last one. Threads that share an engine wait for each other.
 
     Parameters
     ----------
@@ -94,68 +93,125 @@ class KernelEngine:
         plan: Plan | None = None,
         library: Library | None = None,
     ) -> None:
-        self.recipe = recipe
+        self.recipe, self.x, self.y = recipe, x, y
         self.plan = kernel_plan(recipe, x, y) if plan is None else plan
         self.library = loaded(self.plan.dtype) if library is None else library
-        self.x, self.y = x.numpy(), y.numpy()
         plan = self.plan
-        self._tables = _Tables((plan.head, plan.ops, plan.offsets, plan.taps, plan.arena()))
-        self._addresses = self._tables.addresses
+        arena = plan.arena()
+        self._kept = [
+            memory("plan", plan.head, INT64, plan.head.shape),
+            memory("plan", plan.ops, INT64, plan.ops.shape),
+            memory("plan", plan.offsets, INT64, plan.offsets.shape),
+            memory("plan", plan.taps, INT64, plan.taps.shape),
+            memory("arena", arena, plan.dtype, (plan.size,), writes=True),
+        ]
+        self._addresses = [table.address for table in self._kept]
+        self.alone = threading.Lock()  # there is one arena
 
     def another(self) -> KernelEngine:
         """The same with an arena of its own, for another thread."""
-        x, y = torch.from_numpy(self.x), torch.from_numpy(self.y)
-        return KernelEngine(self.recipe, x, y, self.plan, self.library)
+        return KernelEngine(self.recipe, self.x, self.y, self.plan, self.library)
 
     def train(self, job: Job) -> Trained:
         local = self.recipe.local
         terms = job.lr_of(local), local.weight_decay, local.rule.mu, local.momentum
-        rates, matrix = np.array(terms, dtype=np.float64), job.matrix.numpy()
-        return [
-            self._client(job, client, row, matrix[row], rates)
-            for client, row in zip(job.clients, job.rows, strict=True)
-        ]
+        rates, data = np.array(terms, dtype=FLOAT64), self._data()
+        with self.alone:
+            return [
+                self._client(job, client, row, rates, data)
+                for client, row in zip(job.clients, job.rows, strict=True)
+            ]
 
     def outputs(self, params: torch.Tensor, indices: Ints) -> torch.Tensor:
         """(n, classes) what the model with these parameters says to some of the examples."""
-        vector, order = _vector(params), np.ascontiguousarray(indices)
-        into = np.empty((len(order), self.plan.n_classes), dtype=self.plan.dtype)
-        self.library.outputs(
-            *self._addresses,
-            self.x.ctypes.data,
-            order.ctypes.data,
-            len(order),
-            vector.ctypes.data,
-            into.ctypes.data,
-        )
-        return torch.from_numpy(into)
+        plan = self.plan
+        given: Any = np.asarray(indices)
+        if given.dtype.kind not in "iu" or given.ndim != 1:
+            kind = f"{given.dtype} of shape {given.shape}"
+            raise TypeError(f"indices: expected (n,) whole numbers, got {kind}")
+        order = given.astype(INT64)  # a copy: nobody changes it meanwhile
+        into = torch.empty((len(order), plan.n_classes), dtype=self.x.dtype)
+        asked = memory("indices", order, INT64, (len(order),))
+        start = memory("params", params, plan.dtype, (plan.d,))
+        found = memory("outputs", into, plan.dtype, tuple(into.shape), writes=True)
+        with self.alone:
+            outside = self.library.outputs(
+                *self._addresses,
+                self._data().address,
+                len(self.x),
+                asked.address,
+                len(order),
+                start.address,
+                found.address,
+            )
+        if outside:
+            raise IndexError(self._beyond("indices", order))
+        return into
+
+    def _data(self) -> Memory:
+        shape = tuple(self.x.shape)
+        if self.x.numel() != len(self.x) * self.plan.n_inputs:
+            raise ValueError(f"x: expected {self.plan.n_inputs} numbers an example, got {shape}")
+        return memory("x", self.x, self.plan.dtype, shape)
 
     def _client(
-        self, job: Job, client: int, row: int, delta: Array, rates: Array
+        self, job: Job, client: int, row: int, rates: Floats, data: Memory
     ) -> tuple[int, float]:
-        recipe, t = self.recipe, job.t
+        recipe, plan, t = self.recipe, self.plan, job.t
         held = recipe.clients[client]
-        drawn_plan = drawn(len(held), recipe.local, t, generator(recipe.seed, "batches", t, client))
-        order = held[drawn_plan.examples]
-        start = _vector(job.params if job.starts is None else job.starts[row])
-        correction = None if job.corrections is None else _vector(job.corrections[row])
-        assert len(start) == len(delta) == self.plan.d and delta.flags.c_contiguous
-        seed = torch_seed(recipe.seed, "dropout", t, client) if self.plan.n_dropouts else 0
+        batches = drawn(len(held), recipe.local, t, generator(recipe.seed, "batches", t, client))
+        order = held[batches.examples]
+        labels = self._labels(order)
+        order = order.astype(INT64, copy=False)
+        seed = torch_seed(recipe.seed, "dropout", t, client) if plan.n_dropouts else 0
+        start = job.params if job.starts is None else job.starts[row]
+        n_drawn, n_steps = len(order), len(batches)
+        read = [
+            memory("labels", labels, INT64, (n_drawn,)),
+            memory("order", order, INT64, (n_drawn,)),
+            memory("lengths", batches.lengths, INT64, (n_steps,)),
+            memory("rates", rates, FLOAT64, (4,)),
+            memory("start", start, plan.dtype, (plan.d,)),
+        ]
+        correction = None
+        if job.corrections is not None:
+            correction = memory("correction", job.corrections[row], plan.dtype, (plan.d,))
+        delta = memory("matrix", job.matrix[row], plan.dtype, (plan.d,), writes=True)
+        outside = np.zeros(1, dtype=INT64)
         total = self.library.train(
             *self._addresses,
-            self.x.ctypes.data,
-            self.y.ctypes.data,
-            order.ctypes.data,
-            drawn_plan.lengths.ctypes.data,
-            len(drawn_plan),
-            rates.ctypes.data,
-            start.ctypes.data,
-            None if correction is None else correction.ctypes.data,
+            data.address,
+            len(self.x),
+            *(numbers.address for numbers in read[:3]),
+            n_drawn,
+            n_steps,
+            *(numbers.address for numbers in read[3:]),
+            None if correction is None else correction.address,
             seed,
-            delta.ctypes.data,
+            delta.address,
+            memory("outside", outside, INT64, (1,), writes=True).address,
         )
-        return len(drawn_plan), total / len(order)
+        if outside[0]:
+            raise IndexError(
+                self._beyond(f"clients[{client}]", order)
+                or f"y: expected labels of 0 .. {plan.n_classes - 1} for the model's outputs, got "
+                f"{labels.min()} .. {labels.max()} at client {client}"
+            )
+        return n_steps, total / n_drawn
 
+    def _labels(self, order: Ints) -> Ints:
+        """Of the examples drawn, in their order; a copy, wherever y lies."""
+        y: Any = self.y
+        if y.dtype != torch.int64 or y.ndim != 1 or len(y) != len(self.x):
+            raise ValueError(
+                f"y: expected {len(self.x)} labels of int64, got {y.dtype} of {tuple(y.shape)}"
+            )
+        labels: Ints = y.numpy()[order]
+        return labels
 
-def _vector(tensor: torch.Tensor) -> Array:
-    return np.ascontiguousarray(tensor.numpy())
+    def _beyond(self, name: str, indices: Ints) -> str:
+        """Words for indices of examples that there are not; none where all are there."""
+        low, high = indices.min(), indices.max()
+        if low >= 0 and high < len(self.x):
+            return ""
+        return f"{name}: expected indices of 0 .. {len(self.x) - 1}, got {low} .. {high}"

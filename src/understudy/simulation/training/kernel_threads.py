@@ -7,6 +7,7 @@ a second torch and a shared copy of the data.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import weakref
@@ -23,6 +24,7 @@ from understudy.simulation.training.jobs import Job, Trained
 from understudy.simulation.training.kernel_engine import KernelEngine
 
 ENDING_SECONDS = 10.0  # threads that are idle end at once; one at work finishes its client
+LOOK_SECONDS = 1.0  # how often those who wait look whether anybody is at work
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -36,13 +38,22 @@ class KernelThreads:
     engine : KernelEngine
         Where there is one thread or one part; each thread gets another with the same plan.
     n_threads : int
-        How many. They are started by the first call that has more than one part.
+        How many. They are started by the first call that has more than one part, in a child of a
+        fork anew.
     """
 
     def __init__(self, engine: KernelEngine, n_threads: int) -> None:
         self.n_threads, self._engine = n_threads, engine
-        self._end: Callable[[], object] | None = None
+        self.forget()
+        _all_threads.add(self)
+
+    def forget(self) -> None:
+        """Begin without threads; those that there were are not ended."""
+        self._end: weakref.finalize[Any, Any] | None = None
         self._inbox: SimpleQueue[Work | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._starting = threading.Lock()
+        self._engine.alone = threading.Lock()  # in a child of a fork nobody would let go of it
 
     @property
     def are_started(self) -> bool:
@@ -75,18 +86,19 @@ class KernelThreads:
         if self.n_threads == 1 or len(parts) == 1:
             return [task(self._engine, part, work) for part in parts]
         try:
-            if self._end is None:
-                self._start()
+            with self._starting:
+                if self._end is None:
+                    self._start()
             for _ in range(self.n_threads):
                 self._inbox.put(work)
-            return work.results()
+            return work.results(self._threads)
         finally:  # after an interrupt nobody may write to rows that are trained anew
             work.stop()
 
     def _start(self) -> None:
         inbox: SimpleQueue[Work | None] = SimpleQueue()
         threads: list[threading.Thread] = []
-        self._inbox = inbox
+        self._inbox, self._threads = inbox, threads
         # threads know nothing of this object: when it is gone, or the process ends, they end
         self._end = weakref.finalize(self, _end_threads, inbox, threads)
         for number in range(self.n_threads):
@@ -96,8 +108,30 @@ class KernelThreads:
                 name=f"understudy-kernels-{number}",
                 daemon=True,  # an interrupt while threads start must not keep the process alive
             )
+            try:
+                thread.start()
+            except RuntimeError as error:
+                self.close()
+                raise RuntimeError(
+                    f"thread {number + 1} of {self.n_threads} that train clients cannot be started "
+                    f"({error}); allow this process more threads, or train in one: workers=1"
+                ) from error
             threads.append(thread)
-            thread.start()
+
+
+_all_threads: weakref.WeakSet[KernelThreads] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """The parent's threads do not exist in the child: it starts its own."""
+    for threads in list(_all_threads):
+        if threads._end is not None:
+            threads._end.detach()
+        threads.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Work:
@@ -133,15 +167,27 @@ class Work:
                 self._n_active -= 1
                 self._changed.notify_all()
 
-    def results(self) -> list[Any]:
-        """Of all parts, when all are done; the first error, if there is one."""
+    def results(self, threads: Sequence[threading.Thread]) -> list[Any]:
+        """Of all parts, when all are done; the first error, if there is one.
+
+        Parameters
+        ----------
+        threads : sequence of threads
+            Those that do them. When all are gone, there is nothing to wait for.
+        """
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._n_done == len(self._parts) or self._error is not None
-            )
+            while not self._changed.wait_for(self._is_over, LOOK_SECONDS):
+                if not any(thread.is_alive() for thread in threads) and not self._is_over():
+                    raise RuntimeError(
+                        f"the threads that train clients are gone, with {self._n_done} of "
+                        f"{len(self._parts)} parts done; train again, or with workers=1"
+                    )
         if self._error is not None:
             raise self._error
         return self._results
+
+    def _is_over(self) -> bool:
+        return self._n_done == len(self._parts) or self._error is not None
 
     def stop(self) -> None:
         """No part is begun any more, and those that were begun are waited for."""

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from understudy.core import checks
 from understudy.core.flat import Layout
 from understudy.core.threads import one_thread
 from understudy.core.types import Arrivals, Cohort, Floats, Ints
@@ -21,8 +22,8 @@ from understudy.simulation.data import shared_memory as shared
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.shared_memory import Handle, Shared, aligned_matrix, row_stride
 from understudy.simulation.training.batches import n_steps_of
-from understudy.simulation.training.conv_kernels import Cost, kernels, measure
-from understudy.simulation.training.engines import choose, engine_for
+from understudy.simulation.training.conv_kernels import Cost, kernels
+from understudy.simulation.training.engines import engine_for
 from understudy.simulation.training.evaluation import (
     client_losses,
     model_outputs,
@@ -32,6 +33,7 @@ from understudy.simulation.training.evaluation import (
 from understudy.simulation.training.jobs import EngineChoice, Job, Loss, Recipe, Trained
 from understudy.simulation.training.kernel_engine import KernelEngine
 from understudy.simulation.training.kernel_threads import KernelThreads
+from understudy.simulation.training.preparation import prepared
 from understudy.simulation.training.workers import TrainRequest, Workers, start_workers
 
 # Work of a round, in seconds of a typical core, from which worker processes (for the loop) and
@@ -99,12 +101,11 @@ class LocalTrainer:
         self.federation, self.local = federation, local
         self.n_workers = (workers or usable_cores()) if device == "cpu" else 1
         self.layout = Layout.of(module)
-        self.cost = measure(module, federation.x[:1], local.batch_size)
-        self.onednn = self.cost.onednn  # part of a run: it decides last bits
-        clean = copy.deepcopy(module).to(device)  # sent to workers; never trained here
-        recipe = Recipe(clean, loss, local, seed, federation.clients, self.onednn, device)
-        self.engine = choose(recipe, federation.x, federation.y, engine)
-        self.recipe = replace(recipe, engine=self.engine)
+        # the copy is sent to workers, and never trained here
+        recipe = Recipe(copy.deepcopy(module), loss, local, seed, federation.clients, device=device)
+        self.recipe, self.cost = prepared(recipe, federation.x, federation.y, engine)
+        clean = self.recipe.module.to(device)
+        self.engine, self.onednn = self.recipe.engine, self.recipe.onednn
         self._pace = pace_of(self.engine)
         by_loop = self.engine.plan is None
         everyone = range(federation.n_clients)
@@ -133,6 +134,7 @@ class LocalTrainer:
 
         The updates are borrowed until the next call with the same `into`.
         """
+        params = self._checked(params)
         clients = cohort.asked.tolist()
         if not clients:
             return Arrivals.none()
@@ -150,6 +152,7 @@ class LocalTrainer:
 
     def losses(self, params: torch.Tensor, ids: Ints) -> Floats:
         """(len(ids),) mean loss of a model on each client's validation (else training) examples."""
+        params = self._checked(params)
         data, loss, device = self.federation, self.recipe.loss, self.recipe.device
         if self.engine.plan is not None:
             with one_thread():
@@ -166,6 +169,7 @@ class LocalTrainer:
         By the kernels where they train: a round of theirs is short, and torch takes several times
         as long for the examples of a small net.
         """
+        params, indices = self._checked(params), self._checked_indices(indices)
         work = len(indices) * self.cost.per_example / self._pace.multiply_adds
         if self._threads is not None:
             n_parts = self.n_workers if work >= WORTH_THREADS else 1
@@ -183,6 +187,29 @@ class LocalTrainer:
         self._workers, self._params, self._matrix, self._own_matrix = None, None, {}, {}
         if self._threads is not None:
             self._threads.close()
+
+    def _checked(self, params: torch.Tensor) -> torch.Tensor:
+        """Parameters that any engine can take, without a graph behind them."""
+        params = checks.flat_params(params)
+        expected = (self.layout.size,), self.layout.dtype
+        if (tuple(params.shape), params.dtype) != expected:
+            raise ValueError(
+                f"params: expected shape ({self.layout.size},) of {self.layout.dtype}, got "
+                f"{tuple(params.shape)} of {params.dtype}"
+            )
+        return params.detach()
+
+    def _checked_indices(self, indices: Ints) -> Ints:
+        """Indices of examples as any engine takes them."""
+        given = np.asarray(indices)
+        if given.ndim != 1 or given.dtype.kind not in "iu":
+            raise TypeError(
+                f"indices: expected (n,) whole numbers, got {given.dtype} of shape {given.shape}"
+            )
+        n = len(self.federation.x)
+        if len(given) and (given.min() < 0 or given.max() >= n):
+            raise IndexError(f"indices: expected 0 .. {n - 1}, got {given.min()} .. {given.max()}")
+        return given.astype(np.int64, copy=False)
 
     def _work(self, clients: Sequence[int], t: int) -> float:
         sizes, steps = self.federation.sizes[list(clients)], self._steps(clients, t)

@@ -11,6 +11,22 @@
 // into partial sum i mod LANES, and at the end halves are added to halves. exp, log and tanh are
 // polynomials written below. Nothing else adds up in an order that a compiler may choose.
 //
+// What it believes, and who checks it. Nothing else is assumed of what comes from Python.
+//   plan, ops, offsets, taps: made by plan.py from the shapes of the weights and biases that the
+//     layers were really called with (calls.py, chain.py), which must add up to the model's d. Fields
+//     and their number: library.py, when a build is loaded. A convolution is at most MOST_WIDTH wide:
+//     plan.py. A chunk has at most 64 images (the arrays on the stack): plan.py.
+//   arena: as long as the plan says, at a multiple of 64 bytes, zero at first, of one call at a time:
+//     plan.py, and a lock in kernel_engine.py.
+//   data, labels, order, lengths, rates, start, correction, delta, outputs: type, device, length,
+//     density and alignment to one number: memory.py, in every call. Nobody writes order and labels
+//     meanwhile: they are copies.
+//   data hold n examples of p->inputs numbers: kernel_engine.py, in every call.
+//   order is in 0 .. n − 1, labels in 0 .. classes − 1, lengths are positive and add up to the number
+//     drawn: here, in every call, before anything is read; what is outside is counted, and no step
+//     taken. A label is looked at once more where it is used.
+//   start, correction, data may be anything, NaN and infinity too: they are never an address.
+//
 // Compiled with -DBITS=32 (float) or -DBITS=64 (double); no header but the compiler's own.
 #include <stdint.h>
 #include <string.h>
@@ -18,7 +34,8 @@
 #include <immintrin.h>
 #endif
 
-#define KERNELS_VERSION 1  // to be raised whenever a bit of a result or a field of a struct changes
+#define KERNELS_VERSION 1  // to be raised whenever a bit of a result changes
+#define KERNELS_INTERFACE 2  // to be raised whenever an argument or a field of a struct changes
 
 typedef int64_t i64;
 #if BITS == 64
@@ -425,7 +442,7 @@ INLINE REAL log_(REAL y) {
 typedef struct {  // channel c of image i lies at arena + at + i * image + c * channel, densely
     i64 at, image, channel;
 } array;
-enum { MOST_WIDTH = 16 };  // of a convolution
+enum { MOST_WIDTH = 64 };  // of a convolution, as in plan.py
 enum { CONV, LINEAR, MAX_POOL, AVERAGE_POOL, RELU, TANH, SIGMOID, COPY, DROPOUT };
 typedef struct {  // as plan.py writes it
     i64 kind, channels, rows, columns, outputs, out_rows, out_columns;  // of one image
@@ -454,7 +471,7 @@ typedef struct {  // what all ops of a chunk of images share
     const tap *taps;
     REAL *arena, *w, *g;
     const REAL *data;
-    const i64 *order;  // examples of the chunk
+    const i64 *order, *labels;  // examples of the chunk, and their labels
     i64 images, position;  // position: of its first image in the batch
     int add, training;     // add: not the first chunk of the step
     REAL step;             // not 0: weights of linear layers descend at once
@@ -746,12 +763,12 @@ static void backward(const work *k, i64 n_ops) {
         }
 }
 // −log softmax(z)_y of each image, summed; dz = (softmax(z) − e_y) / B
-static double cross_entropy(const plan *p, const work *k, const i64 *labels, i64 B) {
+static double cross_entropy(const plan *p, const work *k, i64 B) {
     double total = 0;
     for (i64 i = 0; i < k->images; i++) {
         const REAL *z = k->arena + p->logits.at + i * p->logits.image;
         REAL *dz = k->arena + p->dlogits.at + i * p->dlogits.image, most = z[0], lane[LANES] = {0};
-        i64 y = labels[k->order[i]];
+        i64 y = k->labels[i];
         for (i64 c = 1; c < p->classes; c++) most = z[c] > most ? z[c] : most;
         for (i64 c = 0; c < p->classes; c += LANES) {  // rows are whole vectors long
             REAL e[LANES];  // its own memory: else no compiler takes 64 bytes at once
@@ -765,6 +782,7 @@ static double cross_entropy(const plan *p, const work *k, const i64 *labels, i64
         REAL sum = sum_lanes(lane);  // NaN where any z is
         for (i64 c = 0; c < p->classes; c += LANES)
             for (int l = 0; l < LANES; l++) dz[c + l] = dz[c + l] / sum / (REAL)B;
+        if (y < 0 || y >= p->classes) return __builtin_nan("");
         dz[y] -= 1 / (REAL)B;
         total += (double)(log_(sum) - (z[y] - most));
     }
@@ -808,17 +826,37 @@ static void descend(const plan *p, const work *k, REAL lr) {
 // ---- what Python calls --------------------------------------------------------------------------
 
 EXPORT i64 understudy_version(void) { return KERNELS_VERSION; }
+EXPORT i64 understudy_interface(void) { return KERNELS_INTERFACE; }
 EXPORT i64 understudy_fields(void) { return (sizeof(op) + sizeof(plan)) / sizeof(i64); }
 
-// Trains one client: `steps` steps of lengths[s] examples each, listed in `order`. Writes
-// local − start into `delta`, returns the sum of the losses of all examples.
+// how many of n numbers are not in 0 .. most − 1
+static i64 outside_of(const i64 *numbers, i64 n, i64 most) {
+    i64 count = 0;
+    for (i64 i = 0; i < n; i++) count += (uint64_t)numbers[i] >= (uint64_t)most;
+    return count;
+}
+
+// Trains one client: `steps` steps of lengths[s] examples each, listed in `order`, `drawn` in all,
+// of n that there are. Writes local − start into `delta`, returns the sum of the losses of all
+// examples. Where indices, labels or lengths are outside of what there is: counts them in
+// `outside`, returns NaN, and touches nothing else.
 EXPORT double understudy_train(const plan *p, const op *ops, const i64 *offsets, const tap *taps,
-                               REAL *arena, const REAL *data, const i64 *labels, const i64 *order,
-                               const i64 *lengths, i64 steps, const rates *h, const REAL *start,
-                               const REAL *correction, uint64_t seed, REAL *delta) {
+                               REAL *arena, const REAL *data, i64 n, const i64 *labels,
+                               const i64 *order, const i64 *lengths, i64 drawn, i64 steps,
+                               const rates *h, const REAL *start, const REAL *correction,
+                               uint64_t seed, REAL *delta, i64 *outside) {
     REAL *w = arena + p->weights, *g = arena + p->gradient, *v = arena + p->velocity;
-    work k = {ops, offsets, taps, arena, w, g, data, order, 0, 0, 0, 1, 0, 0};
+    work k = {ops, offsets, taps, arena, w, g, data, order, labels, 0, 0, 0, 1, 0, 0};
     double total = 0;
+    i64 counted = 0;
+    *outside = outside_of(order, drawn, n) + outside_of(labels, drawn, p->classes);
+    for (i64 s = 0; s < steps; s++) {
+        *outside += lengths[s] < 1 || lengths[s] > drawn - counted;
+        if (*outside) return __builtin_nan("");
+        counted += lengths[s];
+    }
+    *outside += counted != drawn;
+    if (*outside) return __builtin_nan("");
     memcpy(w, start, (size_t)p->d * sizeof(REAL));
     int plain = h->weight_decay == 0 && h->mu == 0 && h->momentum == 0 && !correction;
     if (h->momentum != 0) memset(v, 0, (size_t)p->d * sizeof(REAL));
@@ -830,10 +868,11 @@ EXPORT double understudy_train(const plan *p, const op *ops, const i64 *offsets,
             k.images = (B - k.position + left - 1) / left;
             k.add = k.position > 0;
             forward(&k, p->n_ops);
-            total += cross_entropy(p, &k, labels, B);
+            total += cross_entropy(p, &k, B);
             backward(&k, p->n_ops);
             k.position += k.images;
             k.order += k.images;
+            k.labels += k.images;
         }
         if (plain) descend(p, &k, (REAL)h->lr);
         else update(w, g, v, start, correction, p->d, h);
@@ -842,12 +881,15 @@ EXPORT double understudy_train(const plan *p, const op *ops, const i64 *offsets,
     return total;
 }
 
-// What the model says to n examples, nothing dropped: (n, classes).
-EXPORT void understudy_outputs(const plan *p, const op *ops, const i64 *offsets, const tap *taps,
-                               REAL *arena, const REAL *data, const i64 *order, i64 n,
-                               const REAL *params, REAL *outputs) {
+// What the model says to n of `examples` examples, nothing dropped: (n, classes). Returns how many
+// of the indices are outside of what there is; nothing is written then.
+EXPORT i64 understudy_outputs(const plan *p, const op *ops, const i64 *offsets, const tap *taps,
+                              REAL *arena, const REAL *data, i64 examples, const i64 *order, i64 n,
+                              const REAL *params, REAL *outputs) {
     REAL *w = arena + p->weights;
-    work k = {ops, offsets, taps, arena, w, 0, data, order, 0, 0, 0, 0, 0, 0};
+    work k = {ops, offsets, taps, arena, w, 0, data, order, 0, 0, 0, 0, 0, 0, 0};
+    i64 outside = outside_of(order, n, examples);
+    if (outside) return outside;
     memcpy(w, params, (size_t)p->d * sizeof(REAL));
     for (; n > 0; n -= k.images, k.order += k.images) {
         k.images = MIN(n, p->chunk);
@@ -856,4 +898,5 @@ EXPORT void understudy_outputs(const plan *p, const op *ops, const i64 *offsets,
             memcpy(outputs, arena + p->logits.at + i * p->logits.image,
                    (size_t)p->classes * sizeof(REAL));
     }
+    return 0;
 }

@@ -19,13 +19,15 @@ import numpy as np
 
 from understudy.simulation.training.kernels.compile import file_name
 
-VERSION = 1  # of kernels.c: raised whenever a bit of a result or a field of a struct changes
+VERSION = 1  # of kernels.c: raised whenever a bit of a result changes
+INTERFACE = 2  # raised whenever an argument of its functions or a field of a struct changes
 FOLDER = Path(__file__).parent
 # what a processor must have for a build, by the names that Linux gives; the best comes first
 NEEDS = {
     "avx512": {"avx512f", "avx512dq", "avx512bw", "avx512vl", "avx2", "fma"},
     "avx2": {"avx2", "fma"},
 }
+SAYS = ("version", "interface", "fields")
 BITS = {np.dtype(np.float32): 32, np.dtype(np.float64): 64}
 
 _pointer, _integer = ctypes.c_void_p, ctypes.c_int64
@@ -105,18 +107,28 @@ def opened(path: Path, isa: str) -> Library:
         library = ctypes.CDLL(str(path))
     except OSError as error:
         raise Unavailable(f"{path.name} cannot be loaded: {error}") from error
-    library.understudy_version.restype = library.understudy_fields.restype = _integer
-    if (library.understudy_version(), library.understudy_fields()) != (
-        VERSION,
-        len(OP) + len(HEAD),
-    ):
+    expected = (VERSION, INTERFACE, len(OP) + len(HEAD))
+    if _numbers(library) != expected:
         raise Unavailable(
             f"{path.name} was compiled from another version of the source; install the package "
             "again"
         )
     train, outputs = library.understudy_train, library.understudy_outputs
-    train.argtypes = [*[_pointer] * 9, _integer, *[_pointer] * 3, ctypes.c_uint64, _pointer]
+    tables = [_pointer] * 6  # the plan's, the arena, the data
+    lists, rest = [_pointer] * 3, (ctypes.c_uint64, _pointer, _pointer)
+    train.argtypes = [*tables, _integer, *lists, _integer, _integer, *lists, *rest]
     train.restype = ctypes.c_double
-    outputs.argtypes = [*[_pointer] * 7, _integer, *[_pointer] * 2]
-    outputs.restype = None
+    outputs.argtypes = [*tables, _integer, _pointer, _integer, _pointer, _pointer]
+    outputs.restype = _integer
     return Library(path, isa, train, outputs)
+
+
+def _numbers(library: ctypes.CDLL) -> tuple[int, ...]:
+    """What a build says of itself: version, interface, fields; nothing where one is missing."""
+    try:
+        functions = [getattr(library, f"understudy_{what}") for what in SAYS]
+    except AttributeError:
+        return ()
+    for function in functions:
+        function.restype = _integer
+    return tuple(function() for function in functions)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from understudy.core.flat import Layout
 from understudy.core.types import Ints
-from understudy.simulation.training.kernels.chain import (
+from understudy.simulation.training.kernels.layers import (
     Activation,
     Convolution,
     Dropout,
@@ -24,12 +24,14 @@ from understudy.simulation.training.kernels.chain import (
     PoolLayer,
     Refused,
     Reshape,
+    Weighted,
 )
 
 VECTOR = 64  # bytes: what all sums are taken in, on every machine
 CHUNK_BYTES = 2**20  # of arrays that a chunk of images uses
 MOST_IMAGES = 64  # of a chunk
 TOGETHER_BYTES = 2**18
+MOST_WIDTH = 64  # of a convolution, as in kernels.c
 
 # the values of `kind` and the fields of `op` and `plan` in kernels.c, in order
 KINDS = (
@@ -93,11 +95,29 @@ def plan_of(
     at, d = {}, 0
     for name, entry in zip(layout.names, layout.shapes, strict=True):
         at[name], d = d, d + entry.numel()
+    _check_sizes(layers, layout, d)
     per_image = _Builder(at, d, dtype, chunk=1).build(layers, shape).per_image
     # each chunk reads all weights once more, so it may be as large as they are
     chunk = (CHUNK_BYTES + d * dtype.itemsize) // per_image
     chunk = max(1, min(MOST_IMAGES, chunk))
     return _Builder(at, d, dtype, chunk).build(layers, shape)
+
+
+def _check_sizes(layers: Sequence[Layer], layout: Layout, d: int) -> None:
+    """The kernels count by layers, the model by parameters: the two must not come apart."""
+    sizes = {name: shape.numel() for name, shape in zip(layout.names, layout.shapes, strict=True)}
+    counted = 0
+    for layer in layers:
+        if not isinstance(layer, Weighted):
+            continue
+        for name, size in ((layer.weight, layer.n_weights), (layer.bias, layer.outputs)):
+            if name is None:
+                continue
+            if sizes.get(name) != size:
+                raise Refused(f"{name!r} is used as {size} numbers, and has {sizes.get(name)}")
+            counted += size
+    if counted != d:
+        raise Refused(f"its layers have {counted} numbers, and the model has {d}")
 
 
 @dataclass(frozen=True)
@@ -299,7 +319,7 @@ class _Builder:
         x, dx = arrays
         return replace(new, x=x, dx=dx, needed=place.needed)
 
-    def _parameters(self, layer: Convolution | LinearLayer) -> dict[str, int]:
+    def _parameters(self, layer: Weighted) -> dict[str, int]:
         bias = -1 if layer.bias is None else self.at[layer.bias]
         return {"weight": self.at[layer.weight], "bias": bias}
 
@@ -329,6 +349,8 @@ class _Builder:
         if place.rank != 3 or place.channels != layer.inputs or min(out_rows, wide) < 1:
             shape = (place.channels, place.rows, place.columns)
             raise Refused(f"{layer.weight!r} does not fit images of shape {shape}")
+        if width > MOST_WIDTH:
+            raise Refused(f"{layer.weight!r} is {width} wide, and {MOST_WIDTH} is the most")
         wanted, self.learns = self.learns, True
         pixels, window = out_rows * wide, height * width
         self.multiply_adds += pixels * layer.outputs * layer.inputs * window

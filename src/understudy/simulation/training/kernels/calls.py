@@ -1,0 +1,154 @@
+"""Which calls of torch a forward makes, without changing anything that another thread sees.
+
+`torch.fx.Tracer.trace` replaces ``nn.Module.__call__`` for the whole process while it works: every
+module that another thread calls meanwhile fails. Here the forward is simply called with a proxy in
+place of its inputs. What layers say of themselves does not matter: their own forwards run, and the
+graph holds what torch's functions were called with, parameters by their names.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import fx, nn
+from torch.fx.proxy import GraphAppendingTracer
+from torch.nn.modules import module as torch_modules
+from torch.overrides import TorchFunctionMode
+
+from understudy.simulation.training.kernels.layers import Refused
+
+TRIES = 20  # to follow a forward while other threads may draw random numbers
+
+
+def calls_of(module: nn.Module, training: bool) -> fx.Graph:
+    """The calls of one forward, in training or in evaluation.
+
+    Raises
+    ------
+    Refused
+        Where the forward cannot be followed, or something beside it has a say.
+    """
+    _check_parameters(module)
+    _check_modules(module)
+    own = copy.deepcopy(module).train(training)
+    if all(_is_torchs(part) for part in own.modules()):  # these change nothing and draw nothing
+        return _followed(own)
+    for _ in range(TRIES):
+        before = _state(own)
+        graph = _followed(own)
+        if _state(own) == before:
+            return graph
+        # once more: another thread may have drawn from Python's or NumPy's generators
+    raise Refused("its forward changes the module or draws random numbers")
+
+
+def _followed(module: nn.Module) -> fx.Graph:
+    graph = fx.Graph()
+    tracer = _Tracer(graph, module)
+    inputs = tracer.create_proxy("placeholder", "x", (), {})
+    try:
+        with _NothingElse():
+            outputs = module(inputs)
+        tracer.create_node("output", "output", (tracer.create_arg(outputs),), {})
+    except Refused:
+        raise
+    except Exception as error:  # whatever a forward may do with what is no tensor
+        raise Refused(f"its forward cannot be followed: {error}") from error
+    return graph
+
+
+class _Tracer(GraphAppendingTracer):
+    """Names the module's parameters; other tensors have no place in a chain."""
+
+    def __init__(self, graph: fx.Graph, module: nn.Module) -> None:
+        super().__init__(graph)
+        self._names = {id(parameter): name for name, parameter in module.named_parameters()}
+
+    def create_arg(self, a: Any) -> Any:
+        if isinstance(a, torch.Tensor):
+            if id(a) not in self._names:
+                raise Refused("its forward uses a tensor that is none of its parameters")
+            return self.create_node("get_attr", self._names[id(a)], (), {})
+        return super().create_arg(a)
+
+
+class _NothingElse(TorchFunctionMode):
+    """Refuses calls of torch that do not act on the inputs: weights made of others, dice."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        given = dict(kwargs or {})
+        if not any(isinstance(value, fx.Proxy) for value in (*args, *given.values())):
+            name = getattr(func, "__name__", repr(func))
+            raise Refused(f"its forward calls torch's {name!r} on something else than its inputs")
+        return func(*args, **given)
+
+
+# -- what has a say beside the forward -------------------------------------------------------------
+
+
+def _check_parameters(module: nn.Module) -> None:
+    parameters = list(module.named_parameters(remove_duplicate=False))
+    if len({id(parameter) for _, parameter in parameters}) < len(parameters):
+        raise Refused("parameters are shared between layers")
+    for name, parameter in parameters:
+        if not parameter.requires_grad:
+            raise Refused(f"parameter {name!r} is frozen")
+        if type(parameter) is not nn.Parameter:
+            raise Refused(f"parameter {name!r} is of type {type(parameter).__name__}")
+        if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
+            raise Refused(f"parameter {name!r} has a hook")
+    for name, _ in module.named_buffers():
+        raise Refused(f"buffer {name!r} is part of the model")
+
+
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+# what an instance may not have of its own: it would be called in place of its class's
+OWN = ("forward", "_conv_forward", "_call_impl", "_wrapped_call_impl", "__call__")
+
+
+def _check_modules(module: nn.Module) -> None:
+    if torch_modules._has_any_global_hook():  # type: ignore[no-untyped-call]
+        raise Refused("a hook is registered for all modules")
+    for name, part in module.named_modules():
+        who = f"module {name or type(part).__name__!r}"
+        if any(getattr(part, hooks, None) for hooks in HOOKS):
+            raise Refused(f"{who} has a hook")
+        changed = [attribute for attribute in OWN if attribute in vars(part)]
+        if changed:
+            raise Refused(f"{who} has a {changed[0]!r} of its own")
+        if type(part).__call__ is not nn.Module.__call__ or isinstance(
+            part, torch.jit.ScriptModule
+        ):
+            raise Refused(f"{who} is called in another way than torch's modules")
+        if getattr(part, "_compiled_call_impl", None) is not None:
+            raise Refused(f"{who} is compiled by torch")
+        if nn.utils.parametrize.is_parametrized(part):
+            raise Refused(f"{who} is parametrized")
+
+
+def _is_torchs(part: nn.Module) -> bool:
+    """Whether its class, with the forward that it has now, is torch's own."""
+    forward = getattr(type(part).forward, "__module__", "")
+    return all(place.startswith("torch.nn.") for place in (type(part).__module__, forward))
+
+
+def _state(module: nn.Module) -> Any:
+    """What a forward with a memory or with dice changes: the next one may take another way."""
+    attributes = [
+        {name: repr(value) for name, value in vars(part).items() if name != "training"}
+        for part in module.modules()
+        if not _is_torchs(part)
+    ]
+    dice = random.getstate(), repr(np.random.get_state())  # noqa: NPY002
+    return attributes, dice

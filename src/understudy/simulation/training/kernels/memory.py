@@ -1,0 +1,100 @@
+"""From tensors and arrays to addresses: the one way from Python into compiled code.
+
+The kernels believe an address and the numbers that go with it. So nothing else in this package
+takes the address of a tensor or an array, and what is not as the kernels expect it is an error
+here, or copied where it is only read and lies otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+TYPES: dict[torch.dtype, np.dtype[Any]] = {
+    torch.float32: np.dtype(np.float32),
+    torch.float64: np.dtype(np.float64),
+    torch.int64: np.dtype(np.int64),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """Numbers that lie one after the other from an address on, alive as long as this is held."""
+
+    address: int
+    owner: object
+
+
+def memory(
+    name: str, values: Any, dtype: np.dtype[Any], shape: tuple[int, ...], *, writes: bool = False
+) -> Memory:
+    """Where the kernels find some numbers.
+
+    Parameters
+    ----------
+    name : str
+        What they are, for errors.
+    values : torch.Tensor or np.ndarray
+        The numbers.
+    dtype : np.dtype
+        Of which type they must be; they are never converted.
+    shape : tuple of int
+        Of which shape they must be.
+    writes : bool
+        Whether the kernels write them: they must lie densely and aligned then. What is only read
+        is copied where it does not.
+
+    Raises
+    ------
+    TypeError, ValueError
+        That names them, what was expected and what came.
+    """
+    if isinstance(values, np.ndarray):
+        return _of_array(name, values, dtype, shape, writes)
+    if not isinstance(values, torch.Tensor):
+        raise TypeError(f"{name}: expected a torch tensor, got {type(values).__name__}")
+    if TYPES.get(values.dtype) != dtype:
+        raise TypeError(f"{name}: expected {dtype.name}, got {values.dtype}")
+    if values.device.type != "cpu" or values.layout != torch.strided or values.is_neg():
+        kind = f"a {values.layout} one on {values.device}"
+        raise ValueError(f"{name}: expected a plain tensor in the CPU's memory, got {kind}")
+    if values.shape != shape:
+        raise ValueError(f"{name}: expected shape {shape}, got {tuple(values.shape)}")
+    held = values.untyped_storage().nbytes()
+    if _end(values) > held:
+        raise ValueError(f"{name}: expected memory of {_end(values)} bytes, got {held}")
+    if not values.is_contiguous() or values.data_ptr() % dtype.itemsize:
+        if writes:
+            raise ValueError(f"{name}: expected numbers that lie densely in memory, got a view")
+        values = values.detach().clone(memory_format=torch.contiguous_format)
+    return Memory(values.data_ptr(), values)
+
+
+def _of_array(
+    name: str, array: npt.NDArray[Any], dtype: np.dtype[Any], shape: tuple[int, ...], writes: bool
+) -> Memory:
+    if array.dtype != dtype:  # the order of bytes is part of a type
+        raise TypeError(f"{name}: expected {dtype.name}, got {array.dtype}")
+    if array.shape != shape:
+        raise ValueError(f"{name}: expected shape {shape}, got {array.shape}")
+    flags = array.flags
+    if writes and not (flags.c_contiguous and flags.aligned and flags.writeable):
+        raise ValueError(
+            f"{name}: expected numbers that lie densely and can be written, got a view"
+        )
+    if not (flags.c_contiguous and flags.aligned):
+        array = array.copy()
+    return Memory(array.__array_interface__["data"][0], array)
+
+
+def _end(tensor: torch.Tensor) -> int:
+    """Bytes from the beginning of a tensor's storage to the end of its last number."""
+    if not tensor.numel():
+        return 0
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    last = tensor.storage_offset() + sum((size - 1) * stride for size, stride in steps)
+    return int(last + 1) * tensor.element_size()

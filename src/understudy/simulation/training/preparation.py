@@ -1,0 +1,46 @@
+"""What is found out about a model before it is trained: every forward of a run's construction.
+
+A forward may be anybody's code: it may draw from torch's own generator, which belongs to the whole
+process and which another run may just be training with. So all of them are here, under one lock,
+and the generator is afterwards as before. One thread of torch's is used: in a child that was forked
+from a process whose OpenMP threads are gone, a second one would wait for ever.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from understudy.core.threads import alone_in_torch, one_thread
+from understudy.simulation.training.conv_kernels import Cost, measure
+from understudy.simulation.training.engines import choose
+from understudy.simulation.training.generators import forked
+from understudy.simulation.training.jobs import Recipe
+from understudy.simulation.training.targets import check_targets
+
+
+def prepared(
+    recipe: Recipe, x: torch.Tensor, y: torch.Tensor, engine: str = "auto"
+) -> tuple[Recipe, Cost]:
+    """A recipe with its convolution kernels and its engine chosen, and what a forward pass costs.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        What is to be trained, and how; its module is on the CPU and is not changed.
+    x, y : torch.Tensor
+        The data.
+    engine : {"auto", "loop", "kernels"}
+        See `understudy.simulation.training.engines`.
+
+    Raises
+    ------
+    ValueError
+        Where the targets do not fit the loss and the model's outputs, or ``"kernels"`` cannot be.
+    """
+    with alone_in_torch(), one_thread(), forked("cpu"):
+        check_targets(recipe.module, recipe.loss, x, y)
+        cost = measure(recipe.module, x[:1], recipe.local.batch_size)
+        recipe = replace(recipe, onednn=cost.onednn)  # part of a run: it decides last bits
+        return replace(recipe, engine=choose(recipe, x, y, engine)), cost
