@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.functional import cross_entropy, mse_loss
 
-from tests.simulation.kernels.nets import made, recipe, trained
+from tests.simulation.kernels.nets import made, needs_kernels, recipe, trained
 from tests.simulation.small import SEED, cohort, federation
 from understudy import fedavg
 from understudy.core.flat import Layout
@@ -27,13 +27,6 @@ from understudy.simulation.training.engines import LARGE_STEP, choose, engine_fo
 from understudy.simulation.training.kernel_engine import KernelEngine
 from understudy.simulation.training.kernels import library
 from understudy.simulation.training.local_sgd import LoopEngine
-
-try:
-    library.loaded(np.dtype(np.float32))
-    MISSING = ""
-except library.Unavailable as unavailable:
-    MISSING = str(unavailable)
-needs_kernels = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 
 
 class MyLinear(nn.Linear):

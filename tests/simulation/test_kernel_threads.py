@@ -169,3 +169,36 @@ def test_an_error_comes_through():
     with pytest.raises(MemoryError, match="no room for client 11"):
         team.train(job(4), [[0], [1], [2], [3]])
     team.close()
+
+
+def test_a_thread_that_cannot_be_started_is_an_error_and_the_next_call_works(monkeypatch):
+    start = threading.Thread.start
+
+    def fails(thread: threading.Thread) -> None:
+        if thread.name == "understudy-kernels-1":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    team = threads(Recorded(), 2)
+    monkeypatch.setattr(threading.Thread, "start", fails)
+    for _ in range(2):  # the first leaves nothing behind that the second would wait for
+        with pytest.raises(RuntimeError, match="thread 2 of 2 that train clients cannot"):
+            team.train(job(2), [[0], [1]])
+        assert not team.are_started
+    monkeypatch.undo()
+    assert team.train(job(2), [[0], [1]]) == [(10, 10.0), (11, 11.0)]
+    team.close()
+
+
+def test_nobody_waits_for_threads_that_are_gone():
+    team = threads(Recorded(), 2)
+    team.train(job(2), [[0], [1]])
+    for _ in team._threads:
+        team._inbox.put(None)  # they end
+    for thread in team._threads:
+        thread.join(WAIT)
+    with pytest.raises(RuntimeError, match="the threads that train clients are gone, with 0 of 2"):
+        team.train(job(2), [[0], [1]])
+    team.close()
+    assert team.train(job(2), [[0], [1]]) == [(10, 10.0), (11, 11.0)]
+    team.close()

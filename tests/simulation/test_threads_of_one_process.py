@@ -198,3 +198,71 @@ def test_the_compiled_kernels_wait_for_nobody() -> None:
         thread.join(PATIENCE)
         assert not thread.is_alive()
     assert np.array_equal(trained[0].numpy(), alone)
+
+
+CALL, GETATTR = nn.Module.__call__, nn.Module.__getattr__
+
+
+class Looking(nn.Module):
+    """Looks, while it is followed, whether torch's modules are still as they were."""
+
+    def __init__(self, seen: list[bool]) -> None:
+        super().__init__()
+        self.layer = nn.Linear(12, 3)
+        self._seen = seen
+
+    def __deepcopy__(self, memo: Any) -> Looking:
+        other = Looking(self._seen)  # one list for all copies
+        other.layer.load_state_dict(self.layer.state_dict())
+        return other
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self._seen.append((nn.Module.__call__, nn.Module.__getattr__) == (CALL, GETATTR))
+        return self.layer(x)
+
+
+def test_building_a_run_changes_nothing_that_other_threads_see() -> None:
+    seen: list[bool] = []
+    simulate(federation(), fedavg(), model=Looking(seen), rounds=1, workers=1)
+    assert seen
+    assert all(seen)
+
+
+def test_forwards_while_a_run_is_built_leave_torchs_generator_as_it_was() -> None:
+    """Another run may be drawing dropout from it."""
+
+    class Drawing(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x) + 0 * torch.rand(3)
+
+    before = torch.random.get_rng_state()
+    made = simulate(federation(), fedavg(), model=lambda: Drawing(12, 3), rounds=1, workers=1)
+    assert made.engine == "loop"
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_forwards_while_a_run_is_built_wait_for_whoever_has_torch() -> None:
+    begun, held = threading.Event(), threading.Event()
+    seen: list[bool] = []
+
+    class Noting(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            seen.append(held.is_set())
+            return super().forward(x).neg()
+
+    module = Noting(12, 3)  # there already: no first weights are waited for
+
+    def built() -> None:
+        begun.set()
+        simulate(federation(), fedavg(), model=module, rounds=1, workers=1)
+
+    thread = threading.Thread(target=built)
+    with alone_in_torch():
+        held.set()
+        thread.start()
+        assert begun.wait(PATIENCE)
+        thread.join(A_MOMENT)
+        held.clear()
+    thread.join(PATIENCE)
+    assert seen
+    assert not any(seen)

@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -19,8 +20,15 @@ from understudy.simulation import Federation, batch_plan
 from understudy.simulation.training.dropout import factors
 from understudy.simulation.training.jobs import Engine, Job, Recipe
 from understudy.simulation.training.kernel_engine import KernelEngine
-from understudy.simulation.training.kernels.library import Library
+from understudy.simulation.training.kernels.library import Library, Unavailable, loaded
 from understudy.simulation.training.local_sgd import LoopEngine
+
+try:
+    loaded(np.dtype(np.float32))
+    MISSING = ""
+except Unavailable as unavailable:
+    MISSING = str(unavailable)
+needs_kernels = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 
 Result = tuple[torch.Tensor, list[tuple[int, float]]]
 
