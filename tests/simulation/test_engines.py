@@ -320,7 +320,7 @@ class Functional(nn.Module):
         self.layer = nn.Dropout(0.5)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = F.dropout(F.relu(self.first(x)), 0.25, training=True)
+        x = F.dropout(F.relu(self.first(x)), 0.25, training=self.training)
         return self.second(F.dropout(self.layer(x), 0.5, training=False))
 
 

@@ -10,7 +10,7 @@ import torch
 
 from understudy.core import checks
 from understudy.simulation.training.jobs import Engine, EngineChoice, Recipe
-from understudy.simulation.training.kernel_engine import KernelEngine, kernel_plan
+from understudy.simulation.training.kernel_engine import PROBE, KernelEngine, kernel_plan
 from understudy.simulation.training.kernels.chain import chain_of
 from understudy.simulation.training.kernels.layers import Dropout, Refused
 from understudy.simulation.training.kernels.library import Unavailable, loaded
@@ -48,7 +48,7 @@ def choose(
     """
     checks.choice("engine", engine, ENGINES)
     try:
-        layers = chain_of(recipe.module)
+        layers = chain_of(recipe.module, x[:PROBE])
     except Refused as reason:
         return _loop(str(reason), engine)
     addressed = any(isinstance(layer, Dropout) for layer in layers)

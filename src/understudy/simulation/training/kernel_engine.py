@@ -22,6 +22,8 @@ from understudy.simulation.training.kernels.memory import TYPES, Memory, memory
 from understudy.simulation.training.kernels.plan import Plan, plan_of
 
 INT64, FLOAT64 = np.dtype(np.int64), np.dtype(np.float64)
+PROBE = 2  # examples that a forward is watched with
+WHOLE = (INT64, np.dtype(np.int32))
 
 
 def kernel_plan(
@@ -53,18 +55,15 @@ def kernel_plan(
         raise Refused("inputs are not contiguous in memory")
     if y.dtype != torch.int64 or y.ndim != 1 or not len(y) or len(y) != len(x):
         raise Refused("labels are not classes, one for each input")
-    layers = chain_of(recipe.module) if layers is None else layers
-    if _kept(chain_of(recipe.module, training=False)) != _kept(layers):  # they evaluate, too
+    layers = chain_of(recipe.module, x[:PROBE]) if layers is None else layers
+    # they evaluate, too, and drop nothing then
+    kept = [layer for layer in layers if not isinstance(layer, Dropout)]
+    if chain_of(recipe.module, x[:PROBE], training=False) != kept:
         raise Refused("its forward does something else in evaluation")
     plan = plan_of(layers, layout, tuple(x.shape[1:]), dtype)
     if int(y.min()) < 0 or int(y.max()) >= plan.n_classes:
         raise Refused("there are labels beyond the outputs")  # torch's to complain about
     return plan
-
-
-def _kept(layers: Sequence[Layer]) -> list[Layer]:
-    """What is left of layers in evaluation."""
-    return [layer for layer in layers if not isinstance(layer, Dropout)]
 
 
 class KernelEngine:
@@ -125,11 +124,7 @@ class KernelEngine:
     def outputs(self, params: torch.Tensor, indices: Ints) -> torch.Tensor:
         """(n, classes) what the model with these parameters says to some of the examples."""
         plan = self.plan
-        given: Any = np.asarray(indices)
-        if given.dtype.kind not in "iu" or given.ndim != 1:
-            kind = f"{given.dtype} of shape {given.shape}"
-            raise TypeError(f"indices: expected (n,) whole numbers, got {kind}")
-        order = given.astype(INT64)  # a copy: nobody changes it meanwhile
+        order = self._whole("indices", indices).copy()  # nobody changes it meanwhile
         into = torch.empty((len(order), plan.n_classes), dtype=self.x.dtype)
         asked = memory("indices", order, INT64, (len(order),))
         start = memory("params", params, plan.dtype, (plan.d,))
@@ -162,7 +157,7 @@ class KernelEngine:
         batches = drawn(len(held), recipe.local, t, generator(recipe.seed, "batches", t, client))
         order = held[batches.examples]
         labels = self._labels(order)
-        order = order.astype(INT64, copy=False)
+        order = self._whole(f"clients[{client}]", order)
         seed = torch_seed(recipe.seed, "dropout", t, client) if plan.n_dropouts else 0
         start = job.params if job.starts is None else job.starts[row]
         n_drawn, n_steps = len(order), len(batches)
@@ -208,6 +203,14 @@ class KernelEngine:
             )
         labels: Ints = y.numpy()[order]
         return labels
+
+    def _whole(self, name: str, indices: Any) -> Ints:
+        """Indices of the two types that torch takes too."""
+        if not isinstance(indices, np.ndarray) or indices.ndim != 1 or indices.dtype not in WHOLE:
+            kind = getattr(indices, "dtype", type(indices).__name__)
+            raise TypeError(f"{name}: expected (n,) of int64 or int32, got {kind}")
+        whole: Ints = indices.astype(INT64, copy=False)
+        return whole
 
     def _beyond(self, name: str, indices: Ints) -> str:
         """Words for indices of examples that there are not; none where all are there."""

@@ -3,12 +3,15 @@
 `torch.fx.Tracer.trace` replaces ``nn.Module.__call__`` for the whole process while it works: every
 module that another thread calls meanwhile fails. Here the forward is simply called with a proxy in
 place of its inputs. What layers say of themselves does not matter: their own forwards run, and the
-graph holds what torch's functions were called with, parameters by their names.
+graph holds what torch's functions were called with, parameters by their names. A proxy has no
+numbers and no size, so a forward that looks at them fails with it; one that looks at the proxy
+itself does something else with real examples, which is watched too.
 """
 
 from __future__ import annotations
 
 import copy
+import operator
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -20,13 +23,15 @@ from torch.fx.proxy import GraphAppendingTracer
 from torch.nn.modules import module as torch_modules
 from torch.overrides import TorchFunctionMode
 
+from understudy.simulation.training.generators import forked
 from understudy.simulation.training.kernels.layers import Refused
 
+SHAPES = ("size", operator.getitem, getattr)  # what is asked of a shape: no call to compute with
 TRIES = 20  # to follow a forward while other threads may draw random numbers
 
 
-def calls_of(module: nn.Module, training: bool) -> fx.Graph:
-    """The calls of one forward, in training or in evaluation.
+def calls_of(module: nn.Module, examples: torch.Tensor, training: bool) -> fx.Graph:
+    """The calls of one forward, in training or in evaluation; with these examples it makes them.
 
     Raises
     ------
@@ -41,10 +46,15 @@ def calls_of(module: nn.Module, training: bool) -> fx.Graph:
     for _ in range(TRIES):
         before = _state(own)
         graph = _followed(own)
+        watched = _watched(own, examples)
         if _state(own) == before:
-            return graph
+            break
         # once more: another thread may have drawn from Python's or NumPy's generators
-    raise Refused("its forward changes the module or draws random numbers")
+    else:
+        raise Refused("its forward changes the module or draws random numbers")
+    if _in_words(graph, len(examples)) != watched:
+        raise Refused("its forward does something else with a tensor than with a proxy of one")
+    return graph
 
 
 def _followed(module: nn.Module) -> fx.Graph:
@@ -77,6 +87,87 @@ class _Tracer(GraphAppendingTracer):
         return super().create_arg(a)
 
 
+# name and arguments: a tensor is a number among the calls that gave one (−1: the inputs), a
+# parameter its name
+Called = tuple[str, tuple[object, ...], tuple[tuple[str, object], ...]]
+
+
+def _watched(module: nn.Module, examples: torch.Tensor) -> list[Called]:
+    """The calls that a forward makes with real examples."""
+    inputs = examples.detach().clone()
+    watch = _Watch(module, inputs)
+    with torch.no_grad(), forked("cpu"), watch:
+        try:
+            module(inputs)
+        except Exception as error:  # the loop says so, too
+            raise Refused(f"its forward fails: {error}") from error
+    return watch.calls
+
+
+def _in_words(graph: fx.Graph, n_examples: int) -> list[Called]:
+    """The calls of a graph, as `_watched` writes them down."""
+
+    calls = [
+        node
+        for node in graph.nodes
+        if node.op in ("call_function", "call_method") and node.target not in SHAPES
+    ]
+    numbers = {node: number for number, node in enumerate(calls)}
+
+    def word(value: Any) -> object:
+        if isinstance(value, fx.Node):
+            if value.target in SHAPES:
+                return n_examples
+            return value.target if value.op == "get_attr" else numbers.get(value, -1)
+        return _plain(value, word)
+
+    return [_called(node.target, node.args, node.kwargs, word) for node in calls]
+
+
+def _called(
+    target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], word: Callable[[Any], object]
+) -> Called:
+    name = target if isinstance(target, str) else getattr(target, "__name__", repr(target))
+    given = tuple(sorted((key, word(value)) for key, value in kwargs.items()))
+    return name, tuple(word(value) for value in args), given
+
+
+def _plain(value: Any, word: Callable[[Any], object]) -> object:
+    if isinstance(value, tuple | list):
+        return tuple(word(entry) for entry in value)
+    return value if isinstance(value, int | float | str) else repr(value)
+
+
+class _Watch(TorchFunctionMode):
+    """Notes the calls of torch's functions on tensors."""
+
+    def __init__(self, module: nn.Module, inputs: torch.Tensor) -> None:
+        super().__init__()
+        self.calls: list[Called] = []
+        self._words: dict[int, object] = {id(inputs): -1}
+        self._words |= {id(parameter): name for name, parameter in module.named_parameters()}
+        self._results: list[Any] = []  # kept: what is gone gives its id to another
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if getattr(func, "__name__", "") not in ("size", "__get__"):  # of a shape
+            self.calls.append(_called(func, args, kwargs or {}, self._word))
+            self._results.append(result)
+            self._words[id(result)] = len(self.calls) - 1
+        return result
+
+    def _word(self, value: Any) -> object:
+        if isinstance(value, torch.Tensor):
+            return self._words.get(id(value), "another tensor")
+        return _plain(value, self._word)
+
+
 class _NothingElse(TorchFunctionMode):
     """Refuses calls of torch that do not act on the inputs: weights made of others, dice."""
 
@@ -102,6 +193,8 @@ def _check_parameters(module: nn.Module) -> None:
     if len({id(parameter) for _, parameter in parameters}) < len(parameters):
         raise Refused("parameters are shared between layers")
     for name, parameter in parameters:
+        if parameter.device.type != "cpu":
+            raise Refused(f"parameter {name!r} is on {parameter.device}")
         if not parameter.requires_grad:
             raise Refused(f"parameter {name!r} is frozen")
         if type(parameter) is not nn.Parameter:

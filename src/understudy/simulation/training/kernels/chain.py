@@ -29,8 +29,17 @@ from understudy.simulation.training.kernels.layers import (
 )
 
 
-def chain_of(module: nn.Module, training: bool = True) -> list[Layer]:
+def chain_of(module: nn.Module, examples: torch.Tensor, training: bool = True) -> list[Layer]:
     """The layers of a module in training (or in evaluation), one after the other.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        It is not changed.
+    examples : torch.Tensor
+        A few inputs, to see what it does with them.
+    training : bool
+        Whether it is followed in training.
 
     Raises
     ------
@@ -38,7 +47,7 @@ def chain_of(module: nn.Module, training: bool = True) -> list[Layer]:
         Where it is not a plain chain of known layers, or something else has a say.
     """
     reader = _Reader({name: entry.shape for name, entry in module.named_parameters()})
-    for node in calls_of(module, training).nodes:
+    for node in calls_of(module, examples, training).nodes:
         reader.read(node)
     for name, _ in module.named_parameters():
         if name not in reader.used:
@@ -204,7 +213,9 @@ def _pool(kind: str) -> Callable[..., list[Layer]]:
         window, stride = _pair(given.pop("kernel_size"), 1), given.pop("stride", None)
         for name, value in given.items():
             expected = plain[name]
-            if (_pair(value, 0) if isinstance(expected, tuple) else value) != expected:
+            if (_pair(value, 0) if isinstance(expected, tuple) else value) != expected or (
+                isinstance(expected, bool) and type(value) is not bool
+            ):
                 raise Refused(f"a pooling has {name} = {value!r}")
         return [PoolLayer(kind, window, window if stride is None else _pair(stride, 1))]
 
@@ -214,13 +225,14 @@ def _pool(kind: str) -> Callable[..., list[Layer]]:
 def _dropout(p: Any = 0.5, training: Any = True) -> list[Layer]:
     if type(p) not in (float, int) or not 0 <= p < 1:
         raise Refused(f"a dropout layer has p = {p!r}")
-    if training not in (True, False):
+    if type(training) is not bool:
         raise Refused("a dropout layer's `training` is computed")
     return [Dropout(float(p))] if training and p > 0 else []
 
 
 def _flatten(start_dim: Any = 0, end_dim: Any = -1) -> list[Layer]:
-    if (start_dim, end_dim) != (1, -1):
+    whole = type(start_dim) is int and type(end_dim) is int
+    if not whole or (start_dim, end_dim) != (1, -1):
         raise Refused(f"flattens dimensions {start_dim} to {end_dim}")
     return [Reshape(None)]
 
@@ -237,7 +249,7 @@ def _convolution(
     if len(shape) != 4:
         raise Refused(f"parameter {weight!r} has the shape {tuple(shape)}")
     outputs, inputs, height, width = shape
-    if _pair(stride, 1) != (1, 1) or _pair(dilation, 1) != (1, 1) or groups != 1:
+    if _pair(stride, 1) != (1, 1) or _pair(dilation, 1) != (1, 1) or _pair(groups, 1) != (1, 1):
         raise Refused(f"{weight!r} has stride {stride}, dilation {dilation}, groups {groups}")
     if padding == "valid":
         padding = 0

@@ -57,7 +57,8 @@ def memory(
         return _of_array(name, values, dtype, shape, writes)
     if not isinstance(values, torch.Tensor):
         raise TypeError(f"{name}: expected a torch tensor, got {type(values).__name__}")
-    if TYPES.get(values.dtype) != dtype:
+    found = TYPES.get(values.dtype)
+    if found is None or found != dtype:  # NumPy takes None for float64
         raise TypeError(f"{name}: expected {dtype.name}, got {values.dtype}")
     if values.device.type != "cpu" or values.layout != torch.strided or values.is_neg():
         kind = f"a {values.layout} one on {values.device}"
@@ -67,6 +68,8 @@ def memory(
     held = values.untyped_storage().nbytes()
     if _end(values) > held:
         raise ValueError(f"{name}: expected memory of {_end(values)} bytes, got {held}")
+    if writes and values.requires_grad:
+        raise ValueError(f"{name}: expected numbers to be written, got a tensor with a gradient")
     if not values.is_contiguous() or values.data_ptr() % dtype.itemsize:
         if writes:
             raise ValueError(f"{name}: expected numbers that lie densely in memory, got a view")
