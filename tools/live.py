@@ -100,8 +100,8 @@ class Show:
             self.wait(lambda: self.are_back(before))
             self.print("[green]Both are back[/], with the same keys: they keep their history.")
         elif what == "retire":
-            request_retirement(self.run_folder, "2")
-            self.print("Client 2 is retired: never asked again, its updates erased.")
+            request_retirement(self.run_folder, "client-2")
+            self.print("client-2 is retired: never asked again, its updates erased.")
         else:
             for process in federation.helpers():
                 if any(word.endswith("flwr-serverapp") for word in process.cmdline()[:3]):

@@ -13,7 +13,7 @@ from tests.flower.loopback import LoopbackGrid, nodes_of
 from tests.flower.test_resume import saved
 from understudy import Local, fdms
 from understudy.flower import UnderstudyStrategy, read_outcomes
-from understudy.flower.roster import Roster
+from understudy.flower.clients.roster import Roster
 from understudy.server import checkpoint
 from understudy.studies import results
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.timeout(1800)]
 LOCAL = Local(lr=0.3, epochs=4, batch_size=8)
 SETTINGS = {"lr": 0.3, "local_epochs": 4, "batch_size": 8, "quorum": 1.0}
 FLOOR = 0.5  # of the accuracy after five rounds, which is 0.63; chance is 0.1
-EVERYBODY = [str(number) for number in range(6)]
+EVERYBODY = [f"client-{number}" for number in range(6)]  # the names of their keys
 ALL_CAME = dict.fromkeys(EVERYBODY, "came")
 # client → round:fault. A slow client answers when the test allows it.
 FAULTS = {
@@ -130,7 +130,7 @@ def round_2(live):
 
 
 def connect_a_thief(live):
-    """A key that is registered, and a name that is not its own; and a key that nobody knows."""
+    """A registered key that claims an id which is not its own; and a key that nobody knows."""
     federation = live.federation
     example("make_keys").make_keys(live.folder / "more", 2, ["localhost"])
     for name, number in (("thief", 0), ("stranger", 1)):
@@ -140,7 +140,8 @@ def connect_a_thief(live):
                 federation.secrets / f"{name}{ending}",
             )
     federation.register("thief")
-    federation.start_node(0, name="thief", key="thief", config=live.config(0))
+    claim = f"client-id='client-0' {live.config(0)}"
+    federation.start_node(0, name="thief", key="thief", config=claim)
     federation.start_node(0, name="stranger", key="stranger", config=live.config(0))
     live.wait_for(
         lambda: federation.processes["stranger"].poll() is not None, "the stranger to be refused"
@@ -157,7 +158,7 @@ def round_3(live):
 
 
 def round_4(live):
-    """The late answer arrives while the round waits for another client."""
+    """The late answer arrives while the round waits for another; the thief is only itself."""
     before = live.sent("node-3")
     live.wait_for_file("training-1-4")
     live.answer(3)
@@ -168,33 +169,35 @@ def round_4(live):
 
 def check_outcomes(folder):
     became = outcomes_of(folder)
-    absent = {"2": "error", "3": "refused", "4": "missing", "5": "missing"}
+    absent = {"client-2": "error", "client-3": "refused"}
+    absent |= {"client-4": "missing", "client-5": "missing"}
     assert became == {
         0: ALL_CAME,
         1: ALL_CAME,
         2: {**ALL_CAME, **absent},
-        3: {**ALL_CAME, "2": "refused", "3": "missing"},
-        4: {**ALL_CAME, "3": "late"},
+        3: {**ALL_CAME, "client-2": "refused", "client-3": "missing"},
+        4: {**ALL_CAME, "client-3": "late", "thief": "came"},
     }
     why = {(one.t, one.id): one.detail for one in read_outcomes(folder)}
-    assert "this client is broken" in why[2, "2"]
-    assert why[2, "3"].startswith("wrong length")
-    assert why[2, "5"] == "its node left"
-    assert why[3, "2"].startswith("not finite")
-    assert why[3, "3"] == "no answer in time"
+    assert "this client is broken" in why[2, "client-2"]
+    assert why[2, "client-3"].startswith("wrong length")
+    assert why[2, "client-5"] == "its node left"
+    assert why[3, "client-2"].startswith("not finite")
+    assert why[3, "client-3"] == "no answer in time"
 
 
 def check_refusals(live, run):
     assert live.federation.processes["stranger"].returncode != 0
-    assert "claims the id '0', which belongs to another key" in live.log(run)
+    words = "node 'thief' claims the id 'client-0', which is not its own; it is 'thief'"
+    assert words in live.log(run)
 
 
 def check_the_store(runs):
     rounds = results(runs, level="round", study="live")
     assert rounds["t"].tolist() == list(range(5))
-    assert rounds["came"].tolist() == [6, 6, 2, 4, 5]
+    assert rounds["came"].tolist() == [6, 6, 2, 4, 6]
     assert rounds["late"].tolist() == [0, 0, 0, 0, 1]
     assert np.isfinite(rounds["test_accuracy"]).all()
     assert rounds["test_accuracy"].iloc[-1] > FLOOR
     clients = results(runs, level="client", study="live")
-    assert clients["refused"].tolist() == [0, 0, 1, 1, 0, 0]
+    assert clients["refused"].tolist() == [0, 0, 1, 1, 0, 0, 0]

@@ -14,14 +14,12 @@ from tests.flower.test_deployment import LOCAL, SETTINGS
 from tests.flower.test_resume import saved
 from understudy import fdms
 from understudy.flower import UnderstudyStrategy, read_outcomes
+from understudy.flower.clients.roster import Roster
 from understudy.flower.live_state import LiveState
-from understudy.flower.roster import Roster
 from understudy.server import checkpoint
 
 pytestmark = [pytest.mark.full, pytest.mark.process, pytest.mark.timeout(3600)]
 
-EVERYBODY = [str(number) for number in range(5)]
-ALL_CAME = dict.fromkeys(EVERYBODY, "came")
 FAULTS = {1: "1:rubbish", 2: "1:cut", 3: "1:die", 4: "1:hang"}
 
 
@@ -33,6 +31,11 @@ def live(request, tmp_path):
         yield made
     finally:
         made.stop()
+
+
+def everybody(live):
+    """Partitions, or the names of their keys."""
+    return [f"{'' if live.federation.insecure else 'client-'}{number}" for number in range(5)]
 
 
 def test_rubbish_restarts_and_a_killed_superlink(live, tmp_path, capsys):
@@ -73,20 +76,20 @@ def first_run(live, settings):
 
 
 def check_first_run(live, folder):
-    became = outcomes_of(folder)
-    absent = {"1": "refused", "2": "refused", "3": "error", "4": "missing"}
+    became, ids = outcomes_of(folder), everybody(live)
+    all_came = dict.fromkeys(ids, "came")
     assert became == {
-        0: ALL_CAME,
-        1: {**ALL_CAME, **absent},
+        0: all_came,
+        1: dict(zip(ids, ["came", "refused", "refused", "error", "missing"], strict=True)),
         # under a new id it must first introduce itself; under its key it is known
-        2: {**ALL_CAME, "4": "unavailable" if live.federation.insecure else "came"},
-        3: ALL_CAME,
+        2: {**all_came, ids[4]: "unavailable" if live.federation.insecure else "came"},
+        3: all_came,
     }
     why = {(one.t, one.id): one.detail for one in read_outcomes(folder)}
-    assert why[1, "1"].startswith("too large: expected at most 1.0 MB, got 100.0 MB")
-    assert why[1, "2"].startswith("unreadable")
+    assert why[1, ids[1]].startswith("too large: expected at most 1.0 MB, got 100.0 MB")
+    assert why[1, ids[2]].startswith("unreadable")
     stored = Roster.from_json(checkpoint.numbers_of(folder / "server")["extra.roster"])
-    assert [client.id for client in stored.clients] == EVERYBODY
+    assert [client.id for client in stored.clients] == ids
 
 
 def check_a_killed_superlink(live, folder, settings):
@@ -116,7 +119,7 @@ def check_a_killed_superlink(live, folder, settings):
     assert "resuming at round 5" in live.log(again)
     became = outcomes_of(folder)
     assert sorted(became) == [0, 1, 2, 3, 4, 5]
-    assert became[5] == ALL_CAME
+    assert became[5] == dict.fromkeys(everybody(live), "came")
     after = state_of(folder)
     assert after.t == 6
     assert not torch.equal(after.params, before.params)

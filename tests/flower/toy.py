@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,12 @@ def play(grid: LoopbackGrid, strategy: Any = None, rounds: int = 1, **options: A
     )
     adapter.history = history
     return adapter
+
+
+def refusals(folder: Path) -> list[tuple[int, str, str]]:
+    """(round, who, reason) of all that was refused, by the log in a run's folder."""
+    logs = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
+    return [(log["t"], who.strip("'"), why) for log in logs for who, why, _ in log["refusals"]]
 
 
 def files_with(folder: Path, content: bytes) -> list[str]:

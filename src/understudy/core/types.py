@@ -53,9 +53,11 @@ class Reason(StrEnum):
     BAD_EXAMPLES = "bad n_examples"
     BAD_STEPS = "bad n_steps"
     BAD_START = "bad start_round"
-    UNREADABLE = "unreadable"  # this and the next two are for live federations
+    UNREADABLE = "unreadable"  # this and those after it are for live federations
     TOO_LARGE = "too large"
     CLAIMED_ID = "claims another's id"
+    BAD_ID = "bad client id"
+    NO_ROOM = "no room"
 
 
 @dataclass(frozen=True)

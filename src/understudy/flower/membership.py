@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from flwr.app import Message
 from flwr.serverapp import Grid
 
+from understudy.core.brief import shown
 from understudy.core.types import Bools, Reason, Refusal
+from understudy.flower.clients.identity import ClaimRefused, Node, order, registered_names
+from understudy.flower.clients.roster import Client, Placed
 from understudy.flower.reply_checks import Limits, Report, read_report
 from understudy.flower.requests import ReplyBox, Request, last_line
 from understudy.flower.retirement import requested_retirements
-from understudy.flower.roster import ClaimRefused, Node, identity, order
 from understudy.flower.server import LiveServer
 
 logger = logging.getLogger("flwr")  # so that `flwr log` shows it
@@ -39,7 +42,7 @@ class Membership:
     mailbox : ReplyBox
         Messages that were not answered yet.
     limits : Limits
-        What a report may be at most.
+        What a report may be at most, and how many clients there may be.
     examples_key : str
         The metric that holds the number of examples.
     introduce : bool
@@ -163,21 +166,57 @@ class Membership:
 
     def _place(self, introduced: Sequence[Introduced], nodes: Sequence[Node]) -> None:
         """Give each its number, in an order that does not depend on who answered first."""
-        server = self._server
-        for node, report in sorted(
-            introduced, key=lambda one: order(identity(one.node, one.report.client_id))
-        ):
-            client_id = identity(node, report.client_id)
+        server, roster, names = self._server, self._server.roster, registered_names(nodes)
+        called = [
+            (roster.identity(node, report.client_id, names).id, node, report)
+            for node, report in introduced
+        ]
+        for client_id, node, report in sorted(called, key=lambda one: order(one[0])):
             try:
-                if server.is_closed and server.roster.number(client_id) is None:
-                    server.roster.turn_away(node)
-                    raise ClaimRefused(f"{client_id!r} is not in the declared population")
-                number = server.roster.place(node, report.client_id, server.t, nodes)
+                if roster.number(client_id) is None:
+                    self._refuse_without_room(client_id, node)
+                placed = roster.place(node, report.client_id, server.t, names)
             except ClaimRefused as error:
-                logger.warning("refused: %s", error)
-                self._refused.append(Refusal(f"node {node.id}", Reason.CLAIMED_ID, str(error)))
+                self._refuse(node.id, error.reason, str(error))
                 continue
-            server.learn(number, report)
+            if placed.refused:
+                self._refuse(node.id, Reason.CLAIMED_ID, placed.refused)
+            if placed.ousted:
+                self._won_back(client_id, node, placed)
+            server.learn(placed.number, replace(report, client_id=None))
+
+    def _refuse_without_room(self, client_id: str, node: Node) -> None:
+        """Whether a newcomer may join at all; whether the parts take it in, `LiveServer` says."""
+        most, why = self._limits.n_clients, ""
+        if self._server.is_closed:
+            why = f"{shown(client_id)} is not in the declared population"
+        elif most is not None and len(self._server.roster) >= most:
+            why = f"{shown(client_id)} would be one more than Limits(n_clients={most}) allows"
+        if why:
+            self._server.roster.turn_away(node)
+            raise ClaimRefused(why, Reason.NO_ROOM)
+
+    def _won_back(self, client_id: str, node: Node, placed: Placed) -> None:
+        """A client has its number again: what the node that used it still sends is not its."""
+        logger.warning(
+            "%s has its number %d back, which node %d used under its id",
+            client_id,
+            placed.number,
+            placed.ousted,
+        )
+        self._refuse(placed.ousted, Reason.CLAIMED_ID, f"the id {client_id!r} belongs to {node}")
+        disowned = self._mailbox.disown(placed.number)
+        if self._server.has_begun:
+            self._server.settle((placed.number, one.t) for one in disowned if one.kind == "train")
+
+    def turn_away(self, newcomers: Iterable[tuple[Client, str]]) -> None:
+        """Note those for whom a part refused to grow, and why."""
+        for client, why in newcomers:
+            self._refuse(client.node, Reason.NO_ROOM, f"{client.id!r} cannot join: {why}")
+
+    def _refuse(self, node_id: int, reason: Reason, words: str) -> None:
+        logger.warning("refused: %s", words)
+        self._refused.append(Refusal(f"node {node_id}", reason, words))
 
     # -- who leaves ----------------------------------------------------------------------------
 

@@ -28,9 +28,9 @@ def introduction(
 
     Notes
     -----
-    The id is ``client-id`` of the SuperNode's ``--node-config``, else ``partition-id``; without
-    either, the server goes by the node's registered name or key. A message that only asks who is
-    there is answered here: the app is not called.
+    The id is ``client-id`` of the SuperNode's ``--node-config``, else ``partition-id``. It counts
+    only for a node without a registered name; without either, the server goes by its key. A message
+    that only asks who is there is answered here: the app is not called.
 
     Examples
     --------

@@ -17,12 +17,11 @@ from understudy.flower import names
 from understudy.flower.model_arrays import ModelArrays, Unreadable
 
 ROOM = 1.0  # megabytes that a reply may have beyond twice the model, where no limit is given
-LONGEST_ID = 200  # characters of a reported client id
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a reply; one beyond them is refused (or clipped) and counted, and never fatal.
+    """Limits of what clients may do; beyond them is refused (or clipped), counted, never fatal.
 
     Parameters
     ----------
@@ -36,6 +35,9 @@ class Limits:
         Largest size of a reply; by default twice the model's, and one more.
     n_classes : int
         Longest label histogram.
+    n_clients : int, optional
+        Most clients, those included who have left: a newcomer beyond them is turned away. Clients
+        that are expected (``clients=``) or have joined before are not. None: any number.
     """
 
     norm: float | None = None
@@ -43,6 +45,7 @@ class Limits:
     n_examples: float = 1e9
     megabytes: float | None = None
     n_classes: int = 10_000
+    n_clients: int | None = 10_000
 
     def __post_init__(self) -> None:
         if self.norm is not None:
@@ -53,6 +56,8 @@ class Limits:
         if self.megabytes is not None:
             checks.number("megabytes", self.megabytes, low=0, low_open=True)
         checks.integer("n_classes", self.n_classes, low=1)
+        if self.n_clients is not None:
+            checks.integer("n_clients", self.n_clients, low=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +144,7 @@ def read_report(content: RecordDict, limits: Limits, examples_key: str) -> Repor
     """What is only informative: whatever cannot be read counts as not reported."""
     reported: Mapping[str, Any] = content.config_records.get(names.REPORT, {})
     client_id = reported.get(names.CLIENT_ID)
-    if not _is_id(client_id):
+    if not isinstance(client_id, str):
         client_id = None
     counts = reported.get(names.LABEL_COUNTS)
     if not isinstance(counts, list) or not 0 < len(counts) <= limits.n_classes:
@@ -193,11 +198,6 @@ def _bytes(value: Any) -> int:
     if isinstance(value, list):
         return sum(_bytes(one) for one in value)
     return 8  # a number
-
-
-def _is_id(value: Any) -> bool:
-    """One line of printable text: it is written into logs and files of lines."""
-    return isinstance(value, str) and 0 < len(value) <= LONGEST_ID and value.isprintable()
 
 
 def _counts(counts: list[Any]) -> list[float] | None:

@@ -14,7 +14,7 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from understudy.core import checks
-from understudy.flower.roster import Node
+from understudy.flower.clients.identity import Node
 
 logger = logging.getLogger("flwr")  # so that `flwr log` shows it
 
@@ -24,7 +24,7 @@ FIRST_PAUSE = 0.01  # seconds between two polls at first; doubled up to `poll`
 AT_ONCE = 100  # messages pushed in one call: Flower refuses calls that are too large
 LOOK_EVERY = 3.0  # seconds between two looks at who is connected
 
-Kind = Literal["train", "evaluate", "introduce"]
+Kind = Literal["train", "evaluate", "introduce", "unwanted"]
 
 
 @dataclass(frozen=True)
@@ -319,6 +319,18 @@ class ReplyBox:
         """Nothing of this client is wanted any more."""
         self.owed = {name: one for name, one in self.owed.items() if one.client != client}
         self.late = [pair for pair in self.late if pair[0].client != client]
+
+    def disown(self, client: int) -> list[Request]:
+        """What this client owes was asked of a node that had no right to be it: nobody wants it.
+
+        The node still works on it, and is busy until then. Returned are the requests.
+        """
+        theirs = {name: one for name, one in self.owed.items() if one.client == client}
+        answered = [request for request, _ in self.late if request.client == client]
+        for name, one in theirs.items():
+            self.owed[name] = replace(one, kind="unwanted", client=-1)
+        self.late = [pair for pair in self.late if pair[0].client != client]
+        return [*theirs.values(), *answered]
 
     @property
     def busy(self) -> set[int]:

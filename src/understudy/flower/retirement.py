@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from understudy.core.files import no_link_opener, sync_folder
-from understudy.flower.roster import Roster
+from understudy.flower.clients.roster import Roster
 from understudy.memory.run_folder import STATE
 from understudy.memory.tensor_stream import named_faults
 from understudy.server import checkpoint

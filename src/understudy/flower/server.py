@@ -6,7 +6,7 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +14,23 @@ import numpy as np
 import torch
 
 from understudy.core import checks
-from understudy.core.describe import describe
 from understudy.core.rng import generator
 from understudy.core.roles import Availability
 from understudy.core.types import Bools, Floats, Population, RoundLog
 from understudy.flower import known_facts
+from understudy.flower.clients.newcomers import refused_newcomers
+from understudy.flower.clients.roster import Client, Roster
 from understudy.flower.live_state import Busy, LiveLedger, LiveState, read_busy
 from understudy.flower.model_arrays import ModelArrays
 from understudy.flower.outcomes import FILE as OUTCOMES
 from understudy.flower.outcomes import ClientOutcome, OutcomeFile
 from understudy.flower.reply_checks import Report
-from understudy.flower.roster import Roster
+from understudy.flower.run_description import facts_of, resolved_run
 from understudy.memory.run_folder import STATE
 from understudy.memory.tensor_stream import named_faults
 from understudy.memory.writer_lock import FolderInUse
 from understudy.server import checkpoint
-from understudy.server.state import ServerState, erase_free_rows, grow_part
+from understudy.server.state import ServerState, erase_free_rows, grow_part, grown_facts
 from understudy.server.strategy import Strategy
 from understudy.simulation.logs import LogFile
 
@@ -60,7 +61,7 @@ class LiveServer:
                 f"got {population.n_clients}"
             )
         self.strategy, self.folder, self.seed = strategy, _absolute(folder), seed
-        self.roster = Roster(clients, keys)
+        self.roster, self._n_expected = Roster(clients, keys), len(clients)
         self.busy: list[Busy] = []  # of the run before
         self.n_rounds = 0  # how many are wanted, for the log
         self._declared, self._availability, self._ledger = population, availability, ledger
@@ -127,8 +128,19 @@ class LiveServer:
                     raise
                 time.sleep(0.5)
 
-    def begin(self, model: ModelArrays, params: torch.Tensor) -> None:
-        """The state before round 0, for the clients that are known by now."""
+    def begin(self, model: ModelArrays, params: torch.Tensor) -> list[tuple[Client, str]]:
+        """The state before round 0, for the clients that are known by now.
+
+        Returned are newcomers that a part does not accept, and why: they were turned away. A
+        strategy that accepts nobody is an error.
+        """
+
+        def accept(population: Population) -> None:
+            self.strategy.footprint(population, len(params), dtype=params.dtype)
+            if self._availability is not None:
+                self._availability.init(population)
+
+        turned_away = self._turn_away(self._n_expected, accept)
         own = LiveState(uuid.uuid4().hex, json.dumps(model.about()), "", "[]", 0.0)
         own.roster = self.roster.to_json()
         state = self.strategy.init(
@@ -140,6 +152,7 @@ class LiveServer:
             extra=own,
         )
         self._kept(state, own)
+        return turned_away
 
     def _kept(self, state: ServerState, own: LiveState) -> None:
         state.commit_every = None  # logs come first: see `commit`
@@ -165,11 +178,21 @@ class LiveServer:
         """Whether nobody can join: see `known_facts.is_closed`."""
         return known_facts.is_closed(self._declared)
 
-    def grow(self) -> None:
-        """Add those who have joined since."""
+    def grow(self) -> list[tuple[Client, str]]:
+        """Add those who have joined since.
+
+        Returned are those that a part refuses to grow for, and why: they were turned away.
+        """
         state = self.state
+
+        def accept(population: Population) -> None:
+            self.strategy.check_grow(state, population)
+            if self._availability is not None:
+                self._availability.init(grown_facts(state, population)[0])
+
+        turned_away = self._turn_away(state.n_clients, accept)
         if len(self.roster) == state.n_clients:
-            return
+            return turned_away
         before, population = state.n_clients, self._population()
         self.own.roster = self.roster.to_json()  # `grow` commits
         self.strategy.grow(state, population)
@@ -179,6 +202,32 @@ class LiveServer:
         joined = [client.id for client in self.roster.clients[before:]]
         logger.info("%d joined: %s", len(joined), ", ".join(joined))
         self._describe()
+        return turned_away
+
+    def _turn_away(
+        self, before: int, accept: Callable[[Population], None]
+    ) -> list[tuple[Client, str]]:
+        """Take newcomers that are not accepted off the roster; them, and why.
+
+        Parameters
+        ----------
+        before : int
+            How many clients are no newcomers.
+        accept : function of a population
+            Raises where a part cannot have these clients.
+        """
+        refused = refused_newcomers(
+            before, len(self.roster), lambda numbers: accept(self._population(numbers))
+        )
+        kept = [number for number in range(len(self.roster)) if number not in refused]
+        self._reports = self._reports_of(kept)
+        removed = self.roster.remove(refused)
+        return list(zip(removed, refused.values(), strict=True))
+
+    def _reports_of(self, numbers: Sequence[int]) -> dict[int, Report]:
+        """What some clients reported, by their places among these."""
+        found = enumerate(numbers)
+        return {place: self._reports[one] for place, one in found if one in self._reports}
 
     def retire(self, client_id: str) -> bool:
         """A client leaves for good: never asked again, what is remembered of it erased."""
@@ -195,13 +244,15 @@ class LiveServer:
         logger.info("%s is retired, its stored data erased", client_id)
         return True
 
-    def _population(self) -> Population:
+    def _population(self, numbers: Sequence[int] | None = None) -> Population:
+        """Of these clients, by default of all."""
         clients = self.roster.clients
+        numbers = range(len(clients)) if numbers is None else numbers
         return known_facts.population(
-            len(clients),
-            [number for number, client in enumerate(clients) if client.retired],
+            len(numbers),
+            [place for place, number in enumerate(numbers) if clients[number].retired],
             self._declared,
-            self._reports,
+            self._reports_of(numbers),
             None if self._state is None else self._state.population.label_counts,
         )
 
@@ -257,31 +308,14 @@ class LiveServer:
         return generator(self.seed, "availability", t)
 
     def _describe(self) -> None:
-        if self._ledger is None:
-            return
-        state, availability = self.state, self._availability
-        sizes = state.n_examples
-        counts = state.label_counts
-        resolved = {
-            "data": {"class": "live"},
-            "model": {"class": "arrays", "names": len(json.loads(self.own.model)["names"])},
-            "strategy": describe(self.strategy),
-            "availability": {"class": "live"} if availability is None else describe(availability),
-            "rounds": self.n_rounds,
-            "evaluate_every": 1,
-            "analysis": [],
-            "seed": self.seed,
-        }
-        facts = {
-            "n_clients": state.n_clients,
-            "names": [client.id for client in self.roster.clients],
-            "groups": None,
-            "sizes": None if np.isnan(sizes).any() else sizes.tolist(),
-            "n_parameters": state.n_parameters,
-            "n_classes": None if counts is None else counts.shape[1],
-            "data": "live federation",
-        }
-        self._ledger.begin(self.own.run, resolved, facts)
+        if self._ledger is not None:
+            names = [client.id for client in self.roster.clients]
+            n_arrays = len(json.loads(self.own.model)["names"])
+            facts = facts_of(self.state, names)
+            resolved = resolved_run(self.strategy, self._availability, n_arrays)
+            self._ledger.begin(
+                self.own.run, {**resolved, "rounds": self.n_rounds, "seed": self.seed}, facts
+            )
 
 
 def _absolute(folder: str | Path | None) -> Path | None:

@@ -34,6 +34,7 @@ from understudy.core.roles import Availability
 from understudy.core.types import Outcome, Population
 from understudy.flower import metrics as reported
 from understudy.flower import names, summary
+from understudy.flower.clients.identity import Node
 from understudy.flower.global_model import GlobalModel
 from understudy.flower.live_state import Busy, LiveLedger
 from understudy.flower.local_config import local_values
@@ -50,7 +51,6 @@ from understudy.flower.requests import (
     connected,
     wait_for_nodes,
 )
-from understudy.flower.roster import Node
 from understudy.flower.sampled import Sampled
 from understudy.flower.server import LiveServer
 from understudy.flower.train_round import TrainRound
@@ -441,9 +441,9 @@ class UnderstudyStrategy(FlowerStrategy):
         )
         server = self.server
         if server.has_begun:
-            server.grow()
+            self._members.turn_away(server.grow())
         elif len(server.roster):
-            server.begin(self._model.format, self._model.first)
+            self._members.turn_away(server.begin(self._model.format, self._model.first))
         else:
             raise RuntimeError(
                 f"no client to start with: {len(nodes)} nodes are connected, none introduced "

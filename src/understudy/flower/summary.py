@@ -44,7 +44,8 @@ def lines(strategy: UnderstudyStrategy) -> Iterator[str]:
         f"{timing.wait:g} s"
     )
     norm = "any norm" if limits.norm is None else f"norm up to {limits.norm:g}"
-    yield f"\t├──> Checks: {norm}{', clipped' if limits.clip else ''}"
+    most = "any number of" if limits.n_clients is None else f"at most {limits.n_clients}"
+    yield f"\t├──> Checks: {norm}{', clipped' if limits.clip else ''}; {most} clients"
     yield f"\t├──> Folder: {'none, a crash loses the run' if folder is None else folder}"
     yield "\t└──> Keys in records:"
     yield f"\t\t├── Weighted by: '{strategy.weighted_by_key}'"

@@ -18,11 +18,11 @@ from understudy.core.types import (
     Refusal,
     RoundLog,
 )
+from understudy.flower.clients.roster import Client
 from understudy.flower.model_arrays import Unreadable
 from understudy.flower.outcomes import ClientOutcome
 from understudy.flower.reply_checks import Update
 from understudy.flower.requests import NODE_UNAVAILABLE, Collected, Request, last_line
-from understudy.flower.roster import Client
 
 Read = Callable[[Request, Message], Update]  # raises Unreadable
 

@@ -48,6 +48,7 @@ from understudy.server.state import (
     grow_part,
     grown_facts,
     resized_populations,
+    row_stores,
 )
 
 __all__ = ["WEIGHTINGS", "Filled", "Strategy"]
@@ -301,20 +302,36 @@ class Strategy:
     # -- clients that join and leave -----------------------------------------------------------
 
     def grow(self, state: ServerState, population: Population) -> None:
-        """Take in new clients: `population` is the larger one, the old clients first."""
+        """Take in new clients: `population` is the larger one, the old clients first.
+
+        Where a part refuses it, such as `FedGS` beyond its largest number of clients, the state is
+        as it was before.
+        """
         refuse_unless_ready(self, state)
         old = state.n_clients
         population, n_examples, label_counts = grown_facts(state, population)
-        new = self._init_parts(
-            population, state.params, state.n_parameters, state.seed, state.t, state._run_folder
-        )
-        for name, part in new.items():
-            setattr(state, name, grow_part(getattr(state, name), part))
+        slots = [(store, store.slot) for _, store in row_stores(state)]
+        try:
+            new = self._init_parts(
+                population, state.params, state.n_parameters, state.seed, state.t, state._run_folder
+            )
+            grown = {name: grow_part(getattr(state, name), part) for name, part in new.items()}
+        except BaseException:
+            for store, slot in slots:
+                store.slot = slot
+            raise
+        for name, part in grown.items():
+            setattr(state, name, part)
         added = population.n_clients - old
         state.active = np.concatenate([state.active, np.ones(added, dtype=np.bool_)])
         state.population = population
         state.n_examples, state.label_counts = n_examples, label_counts
         checkpoint.commit(state)
+
+    def check_grow(self, state: ServerState, population: Population) -> None:
+        """Raise what `grow` would raise where a part refuses the population; change nothing."""
+        refuse_unless_ready(self, state)
+        self._parts_like(state, grown_facts(state, population)[0])
 
     def retire(self, state: ServerState, id: int) -> None:
         """A client leaves for good: wanted no more, forgotten, its number never reused.

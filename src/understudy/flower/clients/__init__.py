@@ -1,0 +1,1 @@
+"""Who the clients of a live federation are: their ids, their numbers, and who may join."""

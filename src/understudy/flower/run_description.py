@@ -1,0 +1,41 @@
+"""What the store is told of a live run: its settings, and what is known of its clients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from understudy.core.describe import describe
+from understudy.core.roles import Availability
+from understudy.server.state import ServerState
+from understudy.server.strategy import Strategy
+
+
+def resolved_run(
+    strategy: Strategy, availability: Availability | None, n_arrays: int
+) -> dict[str, Any]:
+    """The settings, as those of a study's cell."""
+    return {
+        "data": {"class": "live"},
+        "model": {"class": "arrays", "names": n_arrays},
+        "strategy": describe(strategy),
+        "availability": {"class": "live"} if availability is None else describe(availability),
+        "evaluate_every": 1,
+        "analysis": [],
+    }
+
+
+def facts_of(state: ServerState, names: Sequence[str]) -> dict[str, Any]:
+    """What is known of the clients by now."""
+    sizes, counts = state.n_examples, state.label_counts
+    return {
+        "n_clients": state.n_clients,
+        "names": list(names),
+        "groups": None,
+        "sizes": None if np.isnan(sizes).any() else sizes.tolist(),
+        "n_parameters": state.n_parameters,
+        "n_classes": None if counts is None else counts.shape[1],
+        "data": "live federation",
+    }
