@@ -299,6 +299,7 @@ def test_nothing_is_printed_but_through_the_functions_that_escape() -> None:
             "studies/statistics/tables.py",
         },
         r"sys\.std(out|err)\.write\(|warnings\.warn\(": set(),
+        r"getLogger\(.flwr": {"flower/log.py"},
         r"rich\.text import Text": {"studies/statistics/tables.py"},
     }
     package = Path(understudy.__file__).parent

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -11,13 +10,12 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from understudy.core.types import Bools, Reason, Refusal
+from understudy.flower.log import logger
 from understudy.flower.reply_checks import Limits, Report, read_report
 from understudy.flower.requests import ReplyBox, Request, last_line
 from understudy.flower.retirement import requested_retirements
 from understudy.flower.roster import ClaimRefused, Node, identity, order
 from understudy.flower.server import LiveServer
-
-logger = logging.getLogger("flwr")  # so that `flwr log` shows it
 
 Answer = tuple[Request, Message]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,9 +13,8 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from understudy.core import checks
+from understudy.flower.log import logger
 from understudy.flower.roster import Node
-
-logger = logging.getLogger("flwr")  # so that `flwr log` shows it
 
 # Flower's error codes that mean something of their own here; all others are the client's error
 NODE_UNAVAILABLE = 5

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import time
 import uuid
 from collections.abc import Iterable, Sequence
@@ -20,6 +19,7 @@ from understudy.core.roles import Availability
 from understudy.core.types import Bools, Floats, Population, RoundLog
 from understudy.flower import known_facts
 from understudy.flower.live_state import Busy, LiveLedger, LiveState, read_busy
+from understudy.flower.log import logger
 from understudy.flower.model_arrays import ModelArrays
 from understudy.flower.outcomes import FILE as OUTCOMES
 from understudy.flower.outcomes import ClientOutcome, OutcomeFile
@@ -32,8 +32,6 @@ from understudy.server import checkpoint
 from understudy.server.state import ServerState, erase_free_rows, grow_part
 from understudy.server.strategy import Strategy
 from understudy.simulation.logs import LogFile
-
-logger = logging.getLogger("flwr")
 
 PATIENCE = 60.0  # seconds until the ServerApp of a killed run has released the folder
 
