@@ -10,7 +10,7 @@ from typing import Annotated
 import click
 import typer
 
-from understudy.commands import errors
+from understudy.commands import errors, text
 from understudy.commands.doctor import doctor
 from understudy.commands.export import export
 from understudy.commands.list_parts import list_parts
@@ -39,7 +39,7 @@ def _version(wanted: bool) -> None:
     if wanted:
         from understudy._version import __version__
 
-        typer.echo(f"understudy {__version__}")
+        text.echo(f"understudy {__version__}")
         raise typer.Exit
 
 
@@ -89,5 +89,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except click.Abort:
         code = errors.INTERRUPTED
     except Exception as error:
-        code = errors.report_error(error)
+        try:
+            code = errors.report_error(error)
+        except Exception as unforeseen:
+            errors.print_traceback(unforeseen)
+            code = errors.FAILED
     sys.exit(code)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 TO_TARGET = "_to_target"
+BY_CLIENTS = "clients_"  # how the name of what clients report begins
 SHARES = ("largest_share", "absent_represented")  # of a round, shown as percents
 
 
@@ -120,6 +121,8 @@ MEASURES = tuple(_WORDS)  # those of `summarise`; analyses find others
 def measure(name: str) -> Measure:
     """What is known of a measure by its name; any name will do."""
     words, about = _WORDS.get(name, (name.replace("_", " "), ""))
+    if name.startswith(BY_CLIENTS):  # of a live federation: their word, and nobody checked it
+        words, about = f"{measure(name.removeprefix(BY_CLIENTS)).words}, reported by clients", ""
     lower = lower_is_better(name)
     if name in ("fluctuation", "fluctuation_detrended"):
         unit = {"unit": "points", "unit_of_difference": "points", "scale": 100.0}

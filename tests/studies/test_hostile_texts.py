@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import sqlite3
+import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -14,20 +16,26 @@ from typing import Any
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from rich.console import Console
 
+import understudy
 from tests.cli import Command
 from tests.studies.small_study import store_small_study
 from understudy import plots
-from understudy.core.printable import is_printable, printable
-from understudy.studies import Study
+from understudy.core.printable import is_printable, one_line, printable
+from understudy.core.types import Reason, Refusal
+from understudy.studies import Study, compare, results
 from understudy.studies.definition.document import MOST_SEEDS, seeds_of
 from understudy.studies.definition.errors import StudyError
 from understudy.studies.definition.toml_text import DEEPEST
+from understudy.studies.execution.notebook_progress import NotebookProgress
+from understudy.studies.execution.progress import Bars, Lines, Quiet
 from understudy.studies.report.figure_data import Picture, file_name, with_own_names
 from understudy.studies.report.figures import figures, pictures
 from understudy.studies.statistics import tables
 from understudy.studies.statistics.csv_cells import guarded, unguarded
 from understudy.studies.statistics.export import export, export_level, read
+from understudy.studies.statistics.text_table import TextTable
 from understudy.studies.store.store import Store
 
 STUDY = """
@@ -41,6 +49,8 @@ n_clients = 3
 [strategies]
 fedavg = "fedavg"
 """
+# clear the screen, set the title, turn red (in one character), turn the direction, end the line
+HOSTILE = "a\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\u200f\rb\nunderstudy: all is well"
 FORMULAS = ["=1+1", "+x", "-x", "@SUM(A1)", "=cmd|' /C calc'!A0", "'=x", "''@y", "-1", "−1", "x=1"]
 
 
@@ -148,6 +158,15 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "UPDATE study_cells SET labels = ?, crc32 = NULL WHERE position = ?",
                 (json.dumps(labels), position),
             )
+        connection.execute(  # texts that only `show KEY` prints, or errors
+            "UPDATE runs SET error = ?, version = ?, crc32 = NULL, "
+            "resolved = json_patch(resolved, ?)",
+            (HOSTILE, HOSTILE, json.dumps({HOSTILE: {"class": HOSTILE, "text": HOSTILE, "n": 1}})),
+        )
+        connection.execute(
+            "UPDATE rounds SET crc32 = NULL, metrics = json_set(metrics, ?, 1.0)",
+            (f'$."test_{HOSTILE}"',),
+        )
         about = {"title": "<script>\x00\x1b[2J</script>", "name": "small", "baseline": "x/y"}
         connection.execute("UPDATE studies SET about = ?, crc32 = NULL", (json.dumps(about),))
     connection.close()
@@ -166,16 +185,152 @@ def test_commands_print_no_control_characters(
     hostile: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = Command(capsys, monkeypatch)
-    for arguments in (["table"], ["table", "--format", "csv"], ["show"], ["report"]):
+    with Store.open(hostile) as store:
+        key = store.cells("small")[0].key
+    tables = [["table", "--format", form] for form in ("text", "markdown", "latex", "csv")]
+    shown = [["show"], ["show", key], ["show", key[:8]], ["report"], ["plot"], ["doctor"]]
+    for arguments in [*tables, ["table", "--pair", "rounds"], *shown]:
         said = command(*arguments, "--folder", hostile)
         assert said.code == 0, said.err
-        assert is_printable(said.out + said.err)
+        assert_plain(said.out + said.err)
+        lines = said.out.splitlines() if arguments[:1] == ["show"] else []
+        # an error's own lines are shown as lines; elsewhere a break is none
+        assert sum(line == "understudy: all is well" for line in lines) == (len(arguments) == 2)
     page = (hostile / "small" / "report.html").read_text()
     assert "<script>" not in page
     assert is_printable(page)
-    said = command("show", "\x1b[31mno-such", "--folder", hostile)
-    assert said.code == 2
-    assert is_printable(said.err)
+    for arguments in (
+        ["show", HOSTILE], ["show", HOSTILE, "--folder", HOSTILE], ["run", HOSTILE],
+        ["table", "--metric", HOSTILE, "--folder", hostile], ["list", HOSTILE],
+        ["table", "--baseline", HOSTILE, "--folder", hostile], [HOSTILE],
+        ["run", "--set", f"{HOSTILE}=1"], ["doctor", HOSTILE], ["retire", HOSTILE, HOSTILE],
+        ["new-app", str(hostile / "new" / HOSTILE)],
+    ):  # fmt: skip
+        said = command(*arguments)
+        assert said.code in (0, 1, 2)
+        assert_plain(said.out + said.err)
+        assert "understudy: all is well" not in said.err.splitlines()
+
+
+def assert_plain(text: str) -> None:
+    """By the bytes, not by our own rule: no control character but tab and newline, C1 included."""
+    codes = {ord(character) for character in text.encode("utf-8").decode("utf-8")}
+    assert not codes & {*range(9), *range(11, 32), *range(127, 160), 0x202E, 0x200F, 0x2028}
+
+
+def test_the_command_as_a_process_sends_no_escapes(hostile: Path) -> None:
+    """The bytes of the real thing."""
+    with Store.open(hostile) as store:
+        key = store.cells("small")[0].key
+    command = [sys.executable, "-m", "understudy", "show", key, "--folder", str(hostile)]
+    said = subprocess.run(command, capture_output=True, timeout=300, check=True)
+    assert b"configuration" in said.stdout
+    assert_plain(said.stdout.decode() + said.stderr.decode())
+
+
+def test_a_table_on_a_terminal_has_no_escapes_of_others(hostile: Path) -> None:
+    """Rich writes escapes of its own there; markup in a label is none either."""
+    cells = (("[link=http://x]a[/link]", HOSTILE), ("[bold]b[/bold]", "c"))
+    table = TextTable(("[red]head", HOSTILE), cells, frozenset({1}), (HOSTILE,))
+    terminal = Console(file=io.StringIO(), force_terminal=True, color_system="truecolor", width=80)
+    terminal.print(tables.rich_table(table))
+    comparison = compare(results(hostile, study="small"), "accuracy_last")
+    terminal.print(comparison.to_rich())
+    written = terminal.file.getvalue()  # type: ignore[attr-defined]
+    assert_plain(re.sub(r"\x1b\[[\d;]*m", "", written))  # colours
+    assert "[link=http://x]a" in written
+    assert "[bold]b" in written
+
+
+@pytest.mark.parametrize("kind", [Quiet, Lines, NotebookProgress])
+def test_progress_prints_no_escapes(kind: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    kind().say(HOSTILE)
+    said = capsys.readouterr()
+    assert_plain(said.out + said.err)
+    assert "owned" in said.out + said.err
+
+
+def test_progress_on_a_terminal_prints_no_escapes_of_others() -> None:
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=80)
+    bars = Bars(terminal)
+    bars.start(HOSTILE, [], 0, f"[link=http://x]{HOSTILE}")
+    bars.say(HOSTILE)
+    bars.close()
+    written = terminal.file.getvalue()  # type: ignore[attr-defined]
+    assert "owned" in written
+    assert "\x1b]" not in written  # no title, no link
+    assert "\x1b[2J\x1b]0" not in written
+    assert not {"\x07", "\x9b", "\u202e"} & set(written)
+
+
+def test_an_error_that_nobody_foresaw_comes_with_a_plain_traceback(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> None:
+        raise RuntimeError(HOSTILE)
+
+    monkeypatch.setattr("understudy.commands.stored_study.find", broken)
+    said = Command(capsys, monkeypatch)("table")
+    assert said.code == 1
+    assert said.err.startswith("Traceback (most recent call last)")
+    assert "RuntimeError: a\ufffd[2J\ufffd]0;owned" in said.err
+    assert_plain(said.out + said.err)
+
+
+def test_refusals_are_printable_lines() -> None:
+    refusal = Refusal(HOSTILE, Reason.UNREADABLE, HOSTILE)
+    assert_plain(str(refusal))
+    assert "\n" not in str(refusal) + refusal.detail
+
+
+def test_nothing_is_printed_but_through_the_functions_that_escape() -> None:
+    """Where the package prints or logs: a new place belongs here, and passes `printable`."""
+    places = {
+        r"typer\.(secho|echo)\(|click\.echo\(": {"commands/text.py"},
+        r"(?<![\w.])print\(": {
+            "commands/errors.py",
+            "studies/execution/progress.py",
+            "studies/execution/notebook_progress.py",
+            "simulation/training/kernels/compile.py",  # a path, for who builds it
+        },
+        r"console\.print\(": {
+            "commands/text.py",
+            "studies/execution/progress.py",
+            "studies/statistics/tables.py",
+        },
+        r"sys\.std(out|err)\.write\(|warnings\.warn\(": set(),
+        r"getLogger\(.flwr": {"flower/log.py"},
+        r"rich\.text import Text": {"studies/statistics/tables.py"},
+    }
+    package = Path(understudy.__file__).parent
+    for pattern, known in places.items():
+        found = {
+            path.relative_to(package).as_posix()
+            for path in package.rglob("*.py")
+            if re.search(pattern, path.read_text(encoding="utf-8"))
+        }
+        assert found == known, pattern
+
+
+@pytest.mark.parametrize(
+    "character",
+    [
+        *"\x00\x07\x08\x0b\x1b\x7f\x80\x85\x9b\x9f\r\u061c\u200e\u200f\u2028\u2029",
+        *"\u202a\u202e\u2066\u2069\ufeff\ufff9\ufffe\uffff\U000e0041\ud800",
+    ],
+)
+def test_no_such_character_is_printable(character: str) -> None:
+    assert not is_printable(f"a{character}b")
+    assert printable({"x": [f"a{character}b"]}) == {"x": ["a\ufffdb"]}
+    assert one_line(f"a{character}\nb") == "a\ufffd b"
+
+
+@pytest.mark.parametrize(
+    "text", ["α ≤ 0.5 – 3 %", "naïve", "日本語", "سلام", "👩\u200d🔬", "a\tb\nc"]
+)
+def test_texts_of_all_languages_are_printable(text: str) -> None:
+    assert is_printable(text)
+    assert printable(text) == text
 
 
 def test_each_picture_has_a_file_of_its_own(hostile: Path) -> None:

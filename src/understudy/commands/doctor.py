@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from understudy.commands import text
 from understudy.commands.findings import Finding
 
 GIGABYTE = 1e9
@@ -49,13 +50,11 @@ def doctor(
         from understudy.commands.check_runs import check_runs
 
         found = list(check_runs(runs))
-        for line in page(found):
-            typer.echo(line)
+        text.echo_lines(page(found))
         if not all(finding.found for finding in found):
             raise typer.Exit(1)
         return
-    for line in page(examine(folder)):
-        typer.echo(line)
+    text.echo_lines(page(examine(folder)))
 
 
 def examine(folder: str | Path = "runs") -> list[Finding]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import traceback
 
 import click
 
-from understudy.core.printable import printable
+from understudy.core.printable import one_line, printable
 
 # exit codes: a cell failed, a bad study or call, stopped after rounds were stored, Ctrl-C
 FAILED, REFUSED, STOPPED, INTERRUPTED = 1, 2, 3, 130
@@ -46,7 +47,12 @@ def report_error(error: Exception) -> int:
 
 def say(text: str) -> None:
     """One line on stderr, under the command's name."""
-    print("understudy: " + printable(" ".join(text.split())), file=sys.stderr)
+    print("understudy: " + " ".join(one_line(text).split()), file=sys.stderr)
+
+
+def print_traceback(error: Exception) -> None:
+    """Of an error that nobody foresaw; its words may be anybody's."""
+    print(printable("".join(traceback.format_exception(error))), file=sys.stderr, end="")
 
 
 def _of_click(error: click.ClickException) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.commands import errors, stored_study
+from understudy.commands import errors, stored_study, text
 
 
 class ExportLevel(StrEnum):
@@ -61,18 +61,18 @@ def export(
     _check_together(level, form, model, out)
     if model is not None:
         target = out or to or (folder if study is None else stored_study.find(study, folder).output)
-        typer.echo(exports.export_model(folder, model, target))
+        text.echo(exports.export_model(folder, model, target))
         return
     place = stored_study.find(study, folder)
     if level is None:
         target = place.folder if to is None else to
         written = exports.export(place.folder, place.study, target, tell=errors.say)
-        typer.echo(written / exports.CELLS)
-        typer.echo(written / exports.CURVES)
+        text.echo(written / exports.CELLS)
+        text.echo(written / exports.CURVES)
         return
     target = place.output if to is None else to
     chosen = ExportFormat.csv if form is None else form
-    typer.echo(exports.export_level(place.folder, place.study, target, level.value, chosen.value))
+    text.echo(exports.export_level(place.folder, place.study, target, level.value, chosen.value))
 
 
 def _check_together(

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from understudy import registry
+from understudy.commands import text
 from understudy.measures import MEASURES, Measure, measure
 
 
@@ -31,8 +32,7 @@ def list_parts(
     understudy list samplers
     understudy list fdms
     """
-    for line in listing(what):
-        typer.echo(line)
+    text.echo_lines(listing(what))
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from understudy.commands import text
+
 TEMPLATE = "flower_app"  # in the wheel beside the package's modules, in the tree among the examples
 NOT_PART = shutil.ignore_patterns("__pycache__", ".flwr", "secrets", "federation")
 
@@ -26,7 +28,7 @@ def new_app(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder}: expected a folder that is new or empty")
     shutil.copytree(_template(), folder, ignore=NOT_PART, dirs_exist_ok=True)
-    typer.echo(f"{folder}: a Flower app. Start with {folder / 'README.md'}")
+    text.echo(f"{folder}: a Flower app. Start with {folder / 'README.md'}")
 
 
 def _template() -> Path:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.commands import stored_study
+from understudy.commands import stored_study, text
 
 
 def plot(
@@ -43,4 +43,4 @@ def plot(
             there = ", ".join(known) or "none, since no round is done"
             raise ValueError(f"no picture named {wanted!r} of {place.study}; there: {there}")
     for path in figures.save(chosen, place.output if to is None else to):
-        typer.echo(path)
+        text.echo(path)

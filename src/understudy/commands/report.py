@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import typer
-
-from understudy.commands import stored_study
+from understudy.commands import stored_study, text
 
 
 def report(
@@ -20,4 +18,4 @@ def report(
     from understudy.studies.report.report import write_report
 
     place = stored_study.find(study, folder)
-    typer.echo(f"Report: {write_report(place.folder, place.study)}")
+    text.echo(f"Report: {write_report(place.folder, place.study)}")

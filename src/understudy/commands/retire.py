@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from understudy.commands import text
+
 
 def retire(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", show_default=False)],
@@ -23,7 +25,7 @@ def retire(
     from understudy.flower import request_retirement
 
     request_retirement(folder, *clients)
-    typer.echo(
+    text.echo(
         f"{', '.join(clients)}: retired before the next round, or when the next run starts. "
         "The server's log confirms it."
     )

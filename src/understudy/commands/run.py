@@ -85,14 +85,12 @@ def run(
     opened = _read_study(study, scale, changes or [], rounds, seeds, block or [])
     skip = _skipped(skip_in)
     if dry_run:
-        for line in plan(opened, folder, skip):
-            typer.echo(line)
+        text.echo_lines(plan(opened, folder, skip))
         return
     if on is not On.ray:
         check_data(opened, folder, skip)
-    for line in introduction(opened, opened.cells()):
-        typer.echo(line)
-    typer.echo()
+    text.echo_lines(introduction(opened, opened.cells()))
+    text.echo()
     outcome = opened.run(
         folder,
         jobs=jobs,
@@ -151,7 +149,7 @@ def _print_outcome(study: Study, outcome: StudyOutcome, folder: Path, *, report:
         frame = results_of(place)
         text.print_table(compared(place, frame).to_rich())
     except NothingToCompare as nothing:
-        typer.echo(nothing)
+        text.echo(nothing)
         report = False
     except StoreError:
         if not outcome.failed:
@@ -160,7 +158,7 @@ def _print_outcome(study: Study, outcome: StudyOutcome, folder: Path, *, report:
     if report:
         from understudy.studies.report.report import write_report
 
-        typer.echo(f"Report: {write_report(place.folder, place.study, frame)}")
+        text.echo(f"Report: {write_report(place.folder, place.study, frame)}")
     for key, error in outcome.failed.items():
         errors.say(f"cell {key} failed: {text.first_line(error)}")
     if outcome.failed:

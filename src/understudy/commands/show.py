@@ -51,8 +51,7 @@ def show(
     else:
         with Store.open(folder) as store:
             lines = list(_cell(store, key))
-    for line in lines:
-        typer.echo(line)
+    text.echo_lines(lines)
 
 
 def _key(run: str, folder: Path) -> str | None:

@@ -26,8 +26,7 @@ def studies(
     understudy studies
     understudy studies --scale paper
     """
-    for line in _lines(scale):
-        typer.echo(line)
+    text.echo_lines(_lines(scale))
 
 
 def _lines(scale: str | None) -> Iterator[str]:

@@ -74,15 +74,15 @@ def table(
     comparison = compared(place, results_of(place), metric, baseline, by)
     outdated = stored_study.outdated_report(place)
     if outdated is not None:
-        typer.echo(outdated, err=True)  # the table may be going into a file
+        text.echo(outdated, err=True)  # the table may be going into a file
     if form is TableFormat.text:
         text.print_table(comparison.to_rich())
     elif form is TableFormat.markdown:
-        typer.echo(comparison.to_markdown().rstrip())
+        text.echo(comparison.to_markdown().rstrip())
     elif form is TableFormat.latex:
-        typer.echo(comparison.to_latex().rstrip())
+        text.echo(comparison.to_latex().rstrip())
     else:
-        typer.echo(comparison.to_csv().rstrip())
+        text.echo(comparison.to_csv().rstrip())
 
 
 def _rounds(
@@ -99,10 +99,10 @@ def _rounds(
     if form is TableFormat.text:
         text.print_table(tables.rich_table(words))
     elif form is TableFormat.csv:
-        typer.echo(tables.csv(found).rstrip())
+        text.echo(tables.csv(found).rstrip())
     else:
         write = tables.markdown if form is TableFormat.markdown else tables.latex
-        typer.echo(write(words).rstrip())
+        text.echo(write(words).rstrip())
 
 
 class NothingToCompare(ValueError):

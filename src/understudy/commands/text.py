@@ -1,18 +1,31 @@
-"""Text of at most 80 columns, for the terminal."""
+"""Text of at most 80 columns, for the terminal; `echo` is how every command prints."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import typer
+
+from understudy.core.printable import one_line, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 WIDTH = 80
 NARROWEST = 8  # of a column that is cut
+
+
+def echo(words: object = "", err: bool = False) -> None:
+    """Print; much of it may be texts of others, which do not steer the terminal."""
+    typer.echo(printable(str(words)), err=err)
+
+
+def echo_lines(lines: Iterable[str]) -> None:
+    """Print lines; a line break inside one cannot pose as a further line."""
+    for line in lines:
+        echo(one_line(line))
 
 
 def pairs(numbers: Mapping[str, float]) -> Iterator[str]:
@@ -79,5 +92,4 @@ def print_table(table: RenderableType) -> None:
         return
     with console.capture() as captured:
         console.print(table)
-    for line in captured.get().splitlines():
-        typer.echo(line.rstrip())
+    echo_lines(line.rstrip() for line in captured.get().splitlines())

@@ -1,4 +1,8 @@
-"""Texts that go to terminals, pictures and pages: without characters that would control these."""
+"""Texts that go to terminals, logs, pictures and pages: nothing in them controls these.
+
+Whatever may come from outside (a client's error, a label in somebody's database, a name in a file)
+passes here before it is printed.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,12 @@ import re
 from typing import Any
 
 REPLACEMENT = "\ufffd"
-# control characters but tab and newline, marks that turn the direction of writing, and what neither
-# UTF-8 nor XML can hold
+# control characters (C0 and C1) but tab and newline; line and paragraph separators; marks that turn
+# the direction of writing; annotations, the byte order mark and tags, which nobody sees; and what
+# neither UTF-8 nor XML can hold
 _UNPRINTABLE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f\ud800-\udfff\ufffe\uffff]"
 )
 
 
@@ -30,3 +36,8 @@ def printable(value: Any) -> Any:
     if isinstance(value, list):
         return [printable(item) for item in value]
     return value
+
+
+def one_line(value: object) -> str:
+    """Anything as printable text without line breaks, so that it cannot pose as a line of ours."""
+    return str(printable(str(value))).replace("\n", " ")

@@ -17,6 +17,7 @@ import torch
 
 from understudy.core import checks
 from understudy.core.brief import shown
+from understudy.core.printable import one_line
 
 if TYPE_CHECKING:
     from understudy.memory.rows import RowStore
@@ -77,11 +78,13 @@ class Refusal:
             short = False
         if not short:
             object.__setattr__(self, "id", words)
-        if len(self.detail) > LONGEST_DETAIL:
-            object.__setattr__(self, "detail", f"{self.detail[: LONGEST_DETAIL - 1]}…")
+        detail = one_line(self.detail)
+        if len(detail) > LONGEST_DETAIL:
+            detail = f"{detail[: LONGEST_DETAIL - 1]}…"
+        object.__setattr__(self, "detail", detail)
 
     def __str__(self) -> str:
-        return f"client {self.id}: {self.reason} ({self.detail})"
+        return f"client {one_line(self.id)}: {self.reason} ({self.detail})"
 
 
 @dataclass(frozen=True, eq=False)

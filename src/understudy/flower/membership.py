@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -15,12 +14,11 @@ from understudy.core.brief import shown
 from understudy.core.types import Bools, Reason, Refusal
 from understudy.flower.clients.identity import ClaimRefused, Node, order, registered_names
 from understudy.flower.clients.roster import Client, Placed
+from understudy.flower.log import logger
 from understudy.flower.reply_checks import Limits, Report, read_report
 from understudy.flower.requests import ReplyBox, Request, last_line
 from understudy.flower.retirement import requested_retirements
 from understudy.flower.server import LiveServer
-
-logger = logging.getLogger("flwr")  # so that `flwr log` shows it
 
 Answer = tuple[Request, Message]
 

@@ -1,8 +1,11 @@
-"""Means of the metrics that clients report; one odd client cannot end the run."""
+"""Means of the metrics that clients report; one odd client cannot end the run.
+
+Names are of the client's choosing: odd ones are left out, and all others get a prefix that says who
+measured them.
+"""
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
@@ -10,28 +13,33 @@ from typing import Any
 
 from flwr.app import MetricRecord, RecordDict
 
+from understudy.core.brief import shown
+from understudy.flower import names
+from understudy.flower.log import logger
 from understudy.flower.reply_checks import metrics_of
 
-logger = logging.getLogger("flwr")
+LONGEST_NAME = 80  # characters
+MOST_METRICS = 100  # of a reply
 
 Aggregate = Callable[[list[RecordDict], str], MetricRecord]
 
 
 def aggregate(
-    replies: Sequence[RecordDict], examples_key: str, function: Aggregate | None = None
+    replies: Mapping[str, RecordDict], examples_key: str, function: Aggregate | None = None
 ) -> MetricRecord | None:
     """The metrics of a round; None where nobody reports any.
 
     Parameters
     ----------
-    replies : sequence of RecordDict
-        Of those whose reply was taken.
+    replies : mapping
+        Client's id → its reply, of those whose reply was taken.
     examples_key : str
         The metric by which the others are weighted.
     function : optional
         The user's own, called as Flower's FedAvg calls it, with replies of the same keys only.
     """
-    fitting = _alike(replies, examples_key)
+    named_well = [_well_named(client, reply, examples_key) for client, reply in replies.items()]
+    fitting = _alike(named_well, examples_key)
     if not fitting:
         return None
     try:
@@ -62,8 +70,57 @@ def weighted_means(replies: Sequence[RecordDict], examples_key: str) -> MetricRe
     return MetricRecord(means)
 
 
+def named(record: MetricRecord, prefix: str) -> dict[str, float]:
+    """Numbers as a round's log keeps them: under names that say who measured them.
+
+    >>> named(MetricRecord({"test_accuracy": 1.0}), names.BY_CLIENTS)
+    {'clients_test_accuracy': 1.0}
+    >>> named(MetricRecord({"train_loss": 0.5, "f1": 0.8}), names.BY_CLIENTS_IN_TRAINING)
+    {'clients_train_loss': 0.5, 'clients_train_f1': 0.8}
+    """
+    said = prefix.removeprefix(names.BY_CLIENTS)  # a name may begin so already
+    return {
+        prefix + name.removeprefix(prefix).removeprefix(said): float(value)
+        for name, value in record.items()
+        if not isinstance(value, list) and isfinite(value)
+    }
+
+
 def _dot(values: Sequence[float], shares: Sequence[float]) -> float:
     return float(sum(value * share for value, share in zip(values, shares, strict=True)))
+
+
+def _well_named(client: str, reply: RecordDict, examples_key: str) -> RecordDict:
+    """The reply without metrics of odd names, and without those beyond the number allowed."""
+    left_out, n_kept, records = [], 0, {}
+    for key, record in reply.metric_records.items():
+        kept = {}
+        for name, value in record.items():
+            if name == examples_key:
+                kept[name] = value
+            elif n_kept < MOST_METRICS and _is_good(name):
+                kept[name] = value
+                n_kept += 1
+            else:
+                left_out.append(name)
+        records[key] = MetricRecord(kept) if len(kept) < len(record) else record
+    if not left_out:
+        return reply
+    logger.warning(
+        "%s: %d of its metrics are left out: expected printable names of at most %d characters, at "
+        "most %d of them, got %s%s",
+        client,
+        len(left_out),
+        LONGEST_NAME,
+        MOST_METRICS,
+        shown(left_out[0]),
+        ", …" if len(left_out) > 1 else "",
+    )
+    return RecordDict({**reply, **records})
+
+
+def _is_good(name: str) -> bool:
+    return 0 < len(name) <= LONGEST_NAME and name.isprintable()
 
 
 def _alike(replies: Sequence[RecordDict], examples_key: str) -> list[RecordDict]:

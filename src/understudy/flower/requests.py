@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,8 +14,7 @@ from flwr.serverapp import Grid
 
 from understudy.core import checks
 from understudy.flower.clients.identity import Node
-
-logger = logging.getLogger("flwr")  # so that `flwr log` shows it
+from understudy.flower.log import logger
 
 # Flower's error codes that mean something of their own here; all others are the client's error
 NODE_UNAVAILABLE = 5

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -21,6 +20,7 @@ from understudy.flower import known_facts
 from understudy.flower.clients.newcomers import refused_newcomers
 from understudy.flower.clients.roster import Client, Roster
 from understudy.flower.live_state import Busy, LiveLedger, LiveState, read_busy
+from understudy.flower.log import logger
 from understudy.flower.model_arrays import ModelArrays
 from understudy.flower.outcomes import FILE as OUTCOMES
 from understudy.flower.outcomes import ClientOutcome, OutcomeFile
@@ -33,8 +33,6 @@ from understudy.server import checkpoint
 from understudy.server.state import ServerState, erase_free_rows, grow_part, grown_facts
 from understudy.server.strategy import Strategy
 from understudy.simulation.logs import LogFile
-
-logger = logging.getLogger("flwr")
 
 PATIENCE = 60.0  # seconds until the ServerApp of a killed run has released the folder
 

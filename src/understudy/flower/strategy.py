@@ -7,10 +7,8 @@ wrapper) the four methods do the same without deadlines.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from math import isfinite
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -32,12 +30,14 @@ from understudy.core import checks
 from understudy.core.rng import generator
 from understudy.core.roles import Availability
 from understudy.core.types import Outcome, Population
+from understudy.flower import log as logged
 from understudy.flower import metrics as reported
-from understudy.flower import names, summary
+from understudy.flower import names
 from understudy.flower.clients.identity import Node
 from understudy.flower.global_model import GlobalModel
 from understudy.flower.live_state import Busy, LiveLedger
 from understudy.flower.local_config import local_values
+from understudy.flower.log import logger
 from understudy.flower.membership import Membership
 from understudy.flower.model_arrays import BUFFERS
 from understudy.flower.outcomes import ClientOutcome
@@ -56,8 +56,6 @@ from understudy.flower.server import LiveServer
 from understudy.flower.train_round import TrainRound
 from understudy.parts.samplers.uniform import Everyone
 from understudy.server.strategy import WEIGHTINGS, Strategy
-
-logger = logging.getLogger("flwr")  # so that `flwr log` shows it
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 
@@ -181,6 +179,7 @@ class UnderstudyStrategy(FlowerStrategy):
         self._round: TrainRound | None = None
         self._found: Collected | None = None  # answers, where our own loop waited for them
         self._evaluation: list[tuple[Message, Request]] = []
+        self._sent: dict[str, Request] = {}  # of the evaluation: message id → request
 
     def _settled(self, strategy: Strategy, weighting: str | None) -> Strategy:
         if not isinstance(strategy, Strategy):
@@ -261,7 +260,7 @@ class UnderstudyStrategy(FlowerStrategy):
             raise
         finally:
             self.server.close()
-        summary.log_result(result)
+        logged.log_result(result)
         return result
 
     def _play(
@@ -283,7 +282,8 @@ class UnderstudyStrategy(FlowerStrategy):
             _keep(result.train_metrics_clientapp, number, means)
 
         self.configure_evaluate(number, result.arrays, evaluate_config, grid)
-        self._found = self._mailbox.collect(grid, self._mailbox.send(grid, self._evaluation))
+        self._sent = self._mailbox.send(grid, self._evaluation)
+        self._found = self._mailbox.collect(grid, self._sent)
         means = self.aggregate_evaluate(number, self._found.replies.values())
         _keep(result.evaluate_metrics_clientapp, number, means)
 
@@ -291,7 +291,7 @@ class UnderstudyStrategy(FlowerStrategy):
             measured = evaluate_fn(number, result.arrays)
             logger.info("\t└──> Global evaluation: %s", measured)
             _keep(result.evaluate_metrics_serverapp, number, measured)
-            self._measured("test_", measured)
+            self._measured(names.BY_SERVER, measured)
         self._found = None
         self._finish_round()
 
@@ -360,8 +360,10 @@ class UnderstudyStrategy(FlowerStrategy):
         round_.close(self.strategy.apply(server.state, round_.cohort, round_.arrivals()))
         server.settle(round_.settled)
         self._log_outcomes(round_)
-        means = reported.aggregate(round_.taken(), self.weighted_by_key, self.train_metrics_aggr_fn)
-        self._measured("", means)
+        means = reported.aggregate(
+            round_.taken(server.roster.clients), self.weighted_by_key, self.train_metrics_aggr_fn
+        )
+        self._measured(names.BY_CLIENTS_IN_TRAINING, means)
         assert round_.applied is not None
         return (self._model.returned() if round_.applied.stepped else None), means
 
@@ -400,7 +402,14 @@ class UnderstudyStrategy(FlowerStrategy):
     ) -> MetricRecord | None:
         """Means of what the clients measured, weighted by examples."""
         answers = _by_request(replies)
-        valid = [reply.content for reply in answers.values() if not reply.has_error()]
+        if self._found is None:  # another loop has sent them
+            self._sent = {message.metadata.message_id: one for message, one in self._evaluation}
+        clients = self.server.roster.clients
+        valid = {
+            clients[self._sent[name].client].id if name in self._sent else name: reply.content
+            for name, reply in answers.items()
+            if not reply.has_error()
+        }
         if self._evaluation:
             logger.info(
                 "aggregate_evaluate: %d results and %d failures, %d without an answer",
@@ -409,17 +418,16 @@ class UnderstudyStrategy(FlowerStrategy):
                 len(self._evaluation) - len(answers),
             )
         means = reported.aggregate(valid, self.weighted_by_key, self.evaluate_metrics_aggr_fn)
-        self._measured("clients_", means)
+        self._measured(names.BY_CLIENTS, means)
         if self._found is None:  # another loop: its round ends here
-            sent = {message.metadata.message_id: one for message, one in self._evaluation}
-            self._mailbox.owed |= {n: one for n, one in sent.items() if n not in answers}
+            self._mailbox.owed |= {n: one for n, one in self._sent.items() if n not in answers}
             self._finish_round()
         self._evaluation = []
         return means
 
     def summary(self) -> None:
         """Log the settings of the strategy."""
-        for line in summary.lines(self):
+        for line in logged.settings(self):
             logger.info("%s", line)
 
     # -- clients -------------------------------------------------------------------------------
@@ -483,13 +491,9 @@ class UnderstudyStrategy(FlowerStrategy):
     # -- the log -------------------------------------------------------------------------------
 
     def _measured(self, prefix: str, record: MetricRecord | None) -> None:
-        """Numbers for the round's log: ``test_…`` by the server, ``clients_…`` by the clients."""
-        if record is None or self._round is None:
-            return
-        for name, value in record.items():
-            if not isinstance(value, list) and isfinite(value):
-                known_as = name if name.startswith(prefix) else prefix + name
-                self._round.metrics[known_as] = float(value)
+        """Numbers for the round's log; their prefix says who measured them."""
+        if record is not None and self._round is not None:
+            self._round.metrics |= reported.named(record, prefix)
 
     def _log_outcomes(self, round_: TrainRound) -> None:
         counts = np.bincount(round_.outcome, minlength=len(Outcome))

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from flwr.app import Message, RecordDict
 
+from understudy.core.printable import one_line
 from understudy.core.types import (
     Applied,
     Arrivals,
@@ -104,7 +105,7 @@ class TrainRound:
 
     def _lost(self, request: Request, outcome: Outcome, why: str) -> None:
         self.settled.add((request.client, request.t))
-        self.became[request.client], self.why[request.client] = outcome, why
+        self.became[request.client], self.why[request.client] = outcome, one_line(why)
 
     def _refuse(self, request: Request, reason: Reason, detail: str) -> None:
         self._lost(request, Outcome.REFUSED, f"{reason}: {detail}")
@@ -138,13 +139,13 @@ class TrainRound:
             if isinstance(refusal.id, int):
                 self.why[refusal.id] = f"{refusal.reason}: {refusal.detail}"
 
-    def taken(self) -> list[RecordDict]:
-        """Replies whose update was used."""
-        return [
-            content
+    def taken(self, clients: Sequence[Client]) -> dict[str, RecordDict]:
+        """Replies whose update was used, by the ids of their clients."""
+        return {
+            clients[request.client].id: content
             for request, _, content in self.came
             if self.outcome[request.client] == Outcome.CAME
-        ]
+        }
 
     def outcomes(self, clients: Sequence[Client]) -> tuple[ClientOutcome, ...]:
         """One record for each client that the round was about."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from understudy.core.files import no_link_opener, refuse_link
-from understudy.core.printable import printable
+from understudy.core.printable import one_line
 
 MOST_WORDS = 300  # characters that are read of who writes
 POLL = 0.1  # seconds between two tries to take a lock
@@ -39,7 +39,7 @@ def _text_of(writer: Path) -> str:
             text = file.read(MOST_WORDS)
     except OSError:
         return ""
-    return " ".join(str(printable(text)).split())
+    return " ".join(one_line(text).split())
 
 
 class WriterLock:

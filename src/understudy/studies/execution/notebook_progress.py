@@ -7,6 +7,8 @@ from html import escape
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from understudy.core.printable import printable
+
 if TYPE_CHECKING:
     from understudy.studies.definition.cell import Cell
 
@@ -28,7 +30,7 @@ class NotebookProgress:
         from IPython.display import display
 
         self.close()
-        self._title, self._words = title, words
+        self._title, self._words = printable(title), printable(words)
         self._rounds = {cell.key: cell.task.rounds for cell in cells}
         self._played = dict.fromkeys(self._rounds, 0)
         self._n_ended, self._n_cells, self._n_failed = done, done + len(cells), 0
@@ -58,7 +60,7 @@ class NotebookProgress:
             self._drawn = monotonic()
 
     def say(self, text: str) -> None:
-        print(text, flush=True)
+        print(printable(text), flush=True)
 
     def close(self) -> None:
         """Draw once more, whatever was drawn a moment ago."""

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from understudy.core.printable import one_line, printable
 from understudy.studies.definition.cell import Cell
 from understudy.studies.execution.notebook_progress import NotebookProgress
 
@@ -59,7 +60,7 @@ class Quiet:
     def ended(self, key: str, well: bool) -> None: ...
 
     def say(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        print(printable(text), file=sys.stderr, flush=True)
 
     def close(self) -> None: ...
 
@@ -97,7 +98,7 @@ class Lines:
         self.say(f"[{self._n_ended}/{self._n_cells}] {label(cell.labels, cell.seed)}: {words}")
 
     def say(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        print(printable(text), file=sys.stderr, flush=True)
 
     def close(self) -> None: ...
 
@@ -132,7 +133,7 @@ class Bars:
         self._all = self._progress.add_task(_short(title), total=total, words=self._counted())
         self._progress.start()
         if words:
-            self._progress.console.print(words, highlight=False, style="dim")
+            self._print(words, style="dim")
 
     def begun(self, cell: Cell, t: int) -> None:
         if cell.key in self._cells:  # tried once more
@@ -173,7 +174,10 @@ class Bars:
             self._count(key, int(total or 0))
 
     def say(self, text: str) -> None:
-        self._progress.console.print(text, markup=False, highlight=False)
+        self._print(text)
+
+    def _print(self, text: str, style: str = "") -> None:
+        self._progress.console.print(printable(text), markup=False, highlight=False, style=style)
 
     def close(self) -> None:
         self._progress.stop()
@@ -185,4 +189,5 @@ def label(labels: Mapping[str, object], seed: int) -> str:
 
 
 def _short(text: str) -> str:
+    text = one_line(text)
     return text if len(text) <= LABEL_WIDTH else text[: LABEL_WIDTH - 1] + "…"

@@ -18,20 +18,15 @@ import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from understudy._version import __version__
+from understudy.studies.execution.ray_cluster import join_or_start, ray
 from understudy.studies.execution.run_cell import CellRequest, DataCache, NotStored, final_message
 from understudy.studies.store.model_files import cells_folder
-
-try:
-    ray: Any = import_module("ray")
-except ImportError as error:
-    raise ImportError("on='ray' needs Ray: pip install ray", name=error.name) from error
 
 if TYPE_CHECKING:
     from understudy.core.types import RoundLog
@@ -91,7 +86,7 @@ class Mailbox:
 
 
 class RayExecutor:
-    """Runs cells on the cluster that RAY_ADDRESS names; without one, on this machine.
+    """Runs cells on the cluster that RAY_ADDRESS names; without one, on this machine alone.
 
     Parameters
     ----------
@@ -109,10 +104,7 @@ class RayExecutor:
         self._closed = False
         self._ours = not ray.is_initialized()
         if self._ours:
-            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told of the run
-            # cells see the accelerators that this process sees; without it Ray warns
-            os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-            ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.WARNING)
+            join_or_start(logging_level=logging.WARNING)
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=True
         )

@@ -82,8 +82,9 @@ def run_study(
     memory : int, optional
         Bytes that all cells together may need; by default what is free.
     on : {"local", "ray", "here"}
-        Worker processes of this machine, a Ray cluster (the one that RAY_ADDRESS names), or one
-        cell after another in this process, as at the scale ``tiny``. The bits do not depend on it.
+        Worker processes of this machine, a Ray cluster (the one that RAY_ADDRESS names, else one
+        on loopback), or one cell after another in this process, as at the scale ``tiny``. The bits
+        do not depend on it.
     again : bool
         Discard what was run before, and start again.
     skip : collection of str

@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from understudy._version import __version__
 from understudy.core.files import refuse_link, write_file
+from understudy.core.printable import printable
 from understudy.studies.report.conclusions import Conclusions, conclusions
 from understudy.studies.report.figure_data import FigureData
 from understudy.studies.report.figures import pictures_of
@@ -86,7 +87,7 @@ def render(runs_folder: str | Path, study_name: str, runs: pd.DataFrame | None =
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("study.html").render(
+    page = environment.get_template("study.html").render(
         title=study.about.get("title") or study.name,
         study=study,
         state=state,
@@ -112,6 +113,7 @@ def render(runs_folder: str | Path, study_name: str, runs: pd.DataFrame | None =
         credits=[CREDITS[name] for name in _data_sets(cells) if name in CREDITS],
         version=__version__,
     )
+    return str(printable(page))
 
 
 def _contents(

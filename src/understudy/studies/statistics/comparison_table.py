@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from understudy.core.printable import one_line
 from understudy.measures import Measure, lower_is_better, measure
 from understudy.studies.definition.tune_table import Edges, Picks
 from understudy.studies.statistics import tables
@@ -285,7 +286,6 @@ def _for_terminal(comparison: Comparison) -> RenderableType:
     A test for which every row has too few seeds is told in a sentence instead of a column.
     """
     from rich.console import Group
-    from rich.text import Text
 
     table = table_of_comparison(comparison)
     first = len(comparison.labels)
@@ -309,13 +309,14 @@ def _for_terminal(comparison: Comparison) -> RenderableType:
     for group, rows in groups.items():
         if first:
             words = zip(comparison.labels, group, strict=True)
-            parts.append(Text(", ".join(f"{name} {word}" for name, word in words), style="bold"))
+            title = ", ".join(f"{name} {word}" for name, word in words)
+            parts.append(tables.plain(one_line(title), style="bold"))
         parts += [
             tables.rich_grid(TextTable(narrow.heads, tuple(rows), narrow.right), widths),
-            Text(),
+            tables.plain(),
         ]
     notes = ["came: participants per round.", *notes_of(comparison, told)]
-    return Group(*parts, Text(tables.paragraph(notes)))
+    return Group(*parts, tables.plain(tables.paragraph(notes)))
 
 
 def _for_a_page(comparison: Comparison) -> TextTable:

@@ -15,7 +15,7 @@ from understudy.core.types import Floats
 LAST = 10  # evaluated rounds at the end that are averaged: single rounds fluctuate
 STEADY = 20  # evaluated rounds at the end whose spread is the fluctuation
 TAIL = 10  # worst and best: one client in TAIL, rounded up
-PARTS = ("test", "validation", "train")
+PARTS = ("test", "validation", "train", "clients")  # the last: what clients reported
 TOLD_ELSEWHERE = ("test_accuracy", "test_loss")  # have measures of their own
 
 

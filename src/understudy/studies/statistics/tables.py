@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from understudy.core.printable import one_line, printable
 from understudy.studies.statistics.csv_cells import guarded_frame
 from understudy.studies.statistics.text_table import TextTable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.text import Text
 
 WIDTH = 80  # columns of a terminal
 NAME_WIDTH = 12  # of a column of names in the terminal, at least, where numbers can stay whole
@@ -61,11 +63,7 @@ def _markdown_escape(text: str) -> str:
     text = re.sub(r"([\\`*|\[\]$]|~(?=~)|&(?=[#\w])|<(?=[A-Za-z/!?]))", r"\\\1", text)
     # an underscore inside a word is only an underscore
     text = re.sub(r"(?<!\w)_|_(?!\w)", r"\\_", text)
-    return _in_one_line(text)
-
-
-def _in_one_line(text: str) -> str:
-    return " ".join(text.splitlines())
+    return one_line(text)
 
 
 # -- LaTeX -------------------------------------------------------------------------------------
@@ -115,7 +113,7 @@ def latex(table: TextTable) -> str:
 
 
 def _latex_escape(text: str) -> str:
-    return "".join(_LATEX.get(character, character) for character in _in_one_line(text))
+    return "".join(_LATEX.get(character, character) for character in one_line(text))
 
 
 # -- CSV ---------------------------------------------------------------------------------------
@@ -133,12 +131,18 @@ def csv(frame: pd.DataFrame) -> str:
 def rich_table(table: TextTable) -> RenderableType:
     """A table for the terminal, at most 80 columns wide."""
     from rich.console import Group
-    from rich.text import Text
 
     grid = rich_grid(table, widths_of(table))
     if not table.notes:
         return grid
-    return Group(grid, Text(), Text(paragraph(table.notes)))
+    return Group(grid, plain(), plain(paragraph(table.notes)))
+
+
+def plain(words: str = "", style: str = "") -> Text:
+    """Words for the terminal as they are: a label is no markup, and no escape sequence."""
+    from rich.text import Text
+
+    return Text(printable(words), style=style)
 
 
 def text(renderable: RenderableType) -> str:
@@ -188,15 +192,14 @@ def rich_grid(table: TextTable, widths: Sequence[int]) -> RenderableType:
     """A table for the terminal without its notes, columns so wide."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
-    from rich.text import Text
 
     grid = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     for place, (head, width) in enumerate(zip(table.heads, widths, strict=True)):
         justify = "right" if place in table.right else "left"
-        words = Text("\n".join(_broken(head)))
+        words = plain("\n".join(_broken(head)))
         grid.add_column(words, justify=justify, width=width, overflow="fold")  # type: ignore[arg-type]
     for row in table.cells:
-        grid.add_row(*(Text(cell) for cell in row))  # as Text: a label is no markup
+        grid.add_row(*(plain(one_line(cell)) for cell in row))
     return grid
 
 

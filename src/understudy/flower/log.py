@@ -1,4 +1,4 @@
-"""Settings and result of a strategy as Flower logs them: a tree of lines."""
+"""What a live federation logs: lines that no client can steer by its words; settings and result."""
 
 from __future__ import annotations
 
@@ -10,14 +10,24 @@ from typing import TYPE_CHECKING
 
 from flwr.serverapp.strategy import Result
 
+from understudy.core.printable import one_line
+
 if TYPE_CHECKING:
     from understudy.flower.strategy import UnderstudyStrategy
 
-logger = logging.getLogger("flwr")
+
+def _one_line(record: logging.LogRecord) -> bool:
+    """Much in a line may be a client's words: it can neither end the line nor steer a terminal."""
+    record.msg, record.args = one_line(record.getMessage()), ()
+    return True
 
 
-def lines(strategy: UnderstudyStrategy) -> Iterator[str]:
-    """One after the other."""
+logger = logging.getLogger("flwr.understudy")  # below Flower's, so that `flwr log` shows it
+logger.addFilter(_one_line)
+
+
+def settings(strategy: UnderstudyStrategy) -> Iterator[str]:
+    """The settings of a strategy, as Flower logs those of its own: a tree of lines."""
     parts, timing = strategy.strategy, strategy.timing
     limits, folder = strategy.limits, strategy.server.folder
     yield "\t├──> Parts:"
@@ -59,7 +69,7 @@ def _short(part: object) -> str:
 
 
 def log_result(result: Result) -> None:
-    """Log the result."""
+    """Log the result as Flower does."""
     logger.info("")
     logger.info("Final results:")
     for line in io.StringIO(str(result)):
