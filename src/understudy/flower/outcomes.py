@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from understudy.core import checks
-from understudy.core.brief import shown
 from understudy.core.files import file_named, no_link_opener, refuse_link, write_file
 from understudy.core.json_lines import is_damaged, is_sealed, sealed
+from understudy.core.printable import printable
 from understudy.core.types import Outcome
 
 logger = logging.getLogger("flwr")  # so that `flwr log` shows it
@@ -103,7 +103,8 @@ def _line(number: int, text: bytes) -> _Line:
     try:
         return _Line(number, text, _record(text))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        return _Line(number, text, None, shown(f"{type(error).__name__}: {error}", width=100))
+        words = " ".join(f"{type(error).__name__}: {error}"[:100].split())
+        return _Line(number, text, None, printable(words))
 
 
 def _record(text: bytes) -> ClientOutcome:
