@@ -265,6 +265,18 @@ def test_a_draw_depends_on_its_address_alone():
         (b"device,t_s,state\na,1e300,AVL_TRAIN\n", "<= 1e+10, got '1e300'"),
         (b"device,t_s,state\na,1," + b"x" * 100_000 + b"\n", "expected state to be"),
         (b"x" * 100_000, "line 1: expected the header"),
+        (b"device,t_s,state\na,1,UN_AVL\n\xfc,2,UN_AVL\n", "line 3: expected a CSV file in UTF-8"),
+        (b"device,t_s,state\n" + b"a" * 200_000 + b",1,UN_AVL\n", "line 2: expected a CSV file"),
+        (b"device,t_s,state\na,1,UN_AVL\na\x00,2,UN_AVL\n", "line 3: expected a CSV file, got a"),
+        (b"\xff\xfed\x00e\x00", "line 1: expected a CSV file in UTF-8, got the byte 0xff"),
+        (b"device,t_s,state\n,1,UN_AVL\n", "line 2: expected the name of a device"),
+        (b'device,t_s,state\n"a\nb",1,UN_AVL\n', "line 3: expected the name of a device"),
+        (b"device,t_s,state\na,1,UN_AVL,4\n", "line 2: expected device,t_s,state"),
+        (b"device,t_s,state\na,nan,UN_AVL\n", "line 2: expected t_s to be a number"),
+        (b"device,device,state\n", "line 1: expected the header device,t_s,state"),
+        (b"," * 1_000_000, "line 1: expected the header device,t_s,state"),
+        (b"", "line 1: expected the header"),
+        (b"device,t_s,state\n", "expected at least one line after the header"),
     ],
 )
 def test_a_trace_that_is_none_is_a_short_error_that_names_the_file(tmp_path, content, words):

@@ -34,12 +34,15 @@ class PretendTime:
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        self.wall_set_by = 0.0  # seconds by which somebody has set the wall clock forward
 
     def sleep(self, seconds: float) -> None:
         self.seconds += max(seconds, 1e-3)
 
     def clock(self) -> Clock:
-        return Clock(now=lambda: self.seconds, sleep=self.sleep, wall=lambda: 1e9 + self.seconds)
+        return Clock(
+            lambda: self.seconds, self.sleep, lambda: 1e9 + self.seconds + self.wall_set_by
+        )
 
 
 @dataclass

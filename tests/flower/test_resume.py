@@ -10,7 +10,7 @@ import torch
 from flwr.app import Array, ArrayRecord
 
 from tests.crafted import contents_of, write_crafted
-from tests.flower.loopback import LoopbackGrid, nodes_of
+from tests.flower.loopback import LoopbackGrid, PretendTime, nodes_of
 from tests.flower.toy import first_arrays, play, reply_of, round_of, toy_app
 from understudy import MIFA, FixedDropout, Outcome, Strategy, fdms
 from understudy.flower import UnderstudyStrategy, read_outcomes, request_retirement
@@ -97,7 +97,7 @@ def test_a_process_killed_with_9_leaves_the_last_finished_round(tmp_path):
 import os, sys
 sys.path[:0] = {sys.path!r}
 from tests.flower.test_resume import noisy
-from tests.flower.loopback import LoopbackGrid, nodes_of
+from tests.flower.loopback import LoopbackGrid, PretendTime, nodes_of
 from tests.flower.toy import play, toy_app
 from understudy import fdms
 def after_round(t):
@@ -135,6 +135,25 @@ def test_whoever_owed_an_answer_after_the_last_round_is_not_asked_before_it_is_f
     third = LoopbackGrid(nodes, first.time)
     nodes[2].restart()
     assert play(third, rounds=4, **options).history == [{"0": "came", "1": "came", "2": "came"}]
+
+
+def test_a_wall_clock_set_back_between_two_runs_keeps_nobody_busy_for_longer(tmp_path):
+    """The new run sees a request of the future: it was made now at the latest."""
+    nodes = nodes_of(toy_app(), 3)
+    nodes[2].silent = lambda m: "understudy-introduce" not in m.content["config"]
+    options = {"folder": tmp_path / "run", "deadline": 30.0, "late_for": 20.0}
+    options["fraction_evaluate"] = 0.0
+    first = LoopbackGrid(nodes)
+    play(first, rounds=1, **options)
+    (busy,) = json.loads((json_of_extra(tmp_path / "run"))["extra.busy"])
+    assert busy["asked_at"] == pytest.approx(1e9 + first.time.seconds - 30, abs=5)  # wall clock
+
+    first.time.wall_set_by = -3600.0
+    nodes[2].silent = lambda m: False
+    again = LoopbackGrid(nodes, PretendTime())  # another process, whose clock begins anew
+    again.time.wall_set_by = first.time.seconds - 3600.0
+    played = play(again, rounds=4, after_round=lambda t: again.time.sleep(30), **options)
+    assert [one["2"] for one in played.history] == ["unavailable", "unavailable", "came"]
 
 
 def test_a_busy_client_that_is_back_under_a_new_node_id_has_restarted(tmp_path):

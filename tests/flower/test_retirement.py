@@ -6,10 +6,12 @@ import torch
 from flwr.app import Array, ArrayRecord
 
 from tests.cli import Command
+from tests.crafted import flipped
 from tests.flower.loopback import LoopbackGrid, nodes_of
 from tests.flower.toy import files_with, first_arrays, play, reply_of, round_of, toy_app
-from understudy import FDMS, MIFA, HoeffdingRace, Population, Strategy, fedavg
+from understudy import FDMS, MIFA, CheckpointError, HoeffdingRace, Population, Strategy, fedavg
 from understudy.flower import UnderstudyStrategy, introduction, request_retirement
+from understudy.flower.retirement import requested_retirements
 from understudy.server.state import row_stores
 from understudy.simulation import clustered_digits, simulate
 
@@ -140,6 +142,56 @@ def test_a_client_of_a_running_federation_is_retired_by_a_command(tmp_path, comm
     assert command("retire", str(folder), "0", "1").code == 0
     again = play(LoopbackGrid([]), strategy, rounds=4, **options)
     assert again.server.state.active.tolist() == [False, False, False]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\xff\xfe",
+        b"\x00\x00\x00\x00",
+        b"hospital\x1b[2J",
+        b"{",
+        b"{}",
+        b'{"id": "0"}',  # without its checksum
+        b'{"id": 0, "crc32": 1}',
+        b'{"id": "0", "crc32": 1}',
+        b"[" * 100_000 + b', "crc32": 1}',
+    ],
+)
+def test_a_damaged_file_of_requests_is_named_with_its_line(line, tmp_path, command):
+    folder = tmp_path / "run"
+    options = {"folder": folder, "fraction_evaluate": 0.0}
+    play(LoopbackGrid(nodes_of(toy_app(), 3)), rounds=1, **options)
+    assert command("retire", str(folder), "1").code == 0
+    with open(folder / "retired", "ab") as file:
+        file.write(line + b"\n")
+    with pytest.raises(CheckpointError, match=r"run/retired, line 2: damaged: expected") as said:
+        play(LoopbackGrid(nodes_of(toy_app(), 3)), rounds=2, **options)
+    assert len(str(said.value)) < 400
+    assert str(said.value).isprintable()
+    with pytest.raises(CheckpointError, match=r"run/retired, line 2: damaged: expected"):
+        play(LoopbackGrid([]), rounds=1, **options)  # where no round is left, too
+
+
+def test_no_flipped_bit_retires_somebody_else_or_nobody(tmp_path, command):
+    folder = tmp_path / "run"
+    play(LoopbackGrid(nodes_of(toy_app(), 3)), rounds=1, folder=folder)
+    assert command("retire", str(folder), "2").code == 0
+    content = (folder / "retired").read_bytes()
+    assert requested_retirements(folder) == ["2"]
+    for bit in range(8 * len(content)):
+        (folder / "retired").write_bytes(flipped(content, bit))
+        with pytest.raises(CheckpointError, match=r"run/retired, line 1: damaged"):
+            requested_retirements(folder)
+
+
+def test_requests_from_before_there_were_checksums_are_read(tmp_path):
+    folder = tmp_path / "run"
+    play(LoopbackGrid(nodes_of(toy_app(), 3)), rounds=1, folder=folder)
+    (folder / "retired").write_text("0\nZürich\r\n\n1")  # the last one is being written
+    assert requested_retirements(folder) == ["0", "Zürich"]
+    request_retirement(folder, "2")
+    assert requested_retirements(folder) == ["0", "Zürich", "1", "2"]
 
 
 def test_only_clients_of_a_live_federation_can_be_retired(tmp_path, command):

@@ -15,7 +15,7 @@ from tests.flower.loopback import LoopbackGrid, PretendTime, config_of, nodes_of
 from tests.flower.toy import first_arrays, play, reply_of, round_of, toy_app
 from understudy import MIFA, Local, Scaffold, Strategy, Uniform, fdms, inverse_time, mdsample
 from understudy.flower import UnderstudyStrategy
-from understudy.flower.requests import NODE_UNAVAILABLE
+from understudy.flower.requests import NODE_UNAVAILABLE, GridFailed
 from understudy.server.state import row_stores
 
 
@@ -181,6 +181,28 @@ def test_a_client_that_owes_an_answer_is_asked_again_only_when_that_is_given_up(
         "unavailable",
         "unavailable",
         "came",
+        "came",
+        "came",
+    ]
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_wall_clock_that_is_set_changes_no_deadline(hours):
+    nodes = nodes_of(toy_app(), 3)
+    nodes[2].silent = lambda m: not introduces(m) and round_of(m) < 2
+    grid = LoopbackGrid(nodes)
+
+    def after_round(t):
+        grid.time.sleep(25)
+        if t == 0:
+            grid.time.wall_set_by = 3600.0 * hours
+
+    options = {"deadline": 30.0, "late_for": 60.0, "fraction_evaluate": 0.0}
+    adapter = play(grid, rounds=5, after_round=after_round, **options)
+    assert [one["2"] for one in adapter.history] == [
+        "missing",
+        "unavailable",
+        "unavailable",
         "came",
         "came",
     ]
@@ -417,6 +439,101 @@ def test_a_grid_that_fails_to_send_does_not_end_the_run():
         "0": "came",
         "1": "came",
     }
+
+
+CALLS = ["get_nodes", "push_messages", "pull_messages"]
+
+
+def failing(grid, call, fails, error=OSError):
+    """Let a call of the grid raise as long as `fails()` says so."""
+    real = getattr(grid, call)
+
+    def answered(*arguments):
+        if fails():
+            raise error("HTTP 500")
+        return real(*arguments)
+
+    setattr(grid, call, answered)
+
+
+@pytest.mark.parametrize("error", [OSError, RuntimeError])
+@pytest.mark.parametrize("call", CALLS)
+def test_a_grid_that_always_fails_ends_the_run(call, error, tmp_path):
+    """The third empty round in a row is not finished, and the next run begins with it."""
+    options = {"folder": tmp_path / "run", "clients": ["0", "1"], "wait": 5.0}
+    grid = LoopbackGrid(nodes_of(toy_app(), 2))
+    play(grid, rounds=1, **options)
+    broken = LoopbackGrid(nodes_of(toy_app(), 2, first_id=200), grid.time)
+    failing(broken, call, lambda: True, error)
+    words = rf"3 rounds in a row.*{call}: {error.__name__}: HTTP 500"
+    with pytest.raises(GridFailed, match=words):
+        play(broken, rounds=100, **options)
+    rest = play(LoopbackGrid(nodes_of(toy_app(), 2, first_id=300), grid.time), rounds=4, **options)
+    assert rest.history == [{"0": "came", "1": "came"}]  # of rounds 0 to 3 the last
+
+
+def test_a_grid_that_takes_no_message_ends_the_run():
+    """Flower answers so, without an error, where messages are too large."""
+    grid = LoopbackGrid(nodes_of(toy_app(), 2))
+    grid.push_messages = lambda messages: []
+    with pytest.raises(GridFailed, match="push_messages: none of the messages was taken"):
+        play(grid, rounds=100, clients=["0", "1"])
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_grid_that_fails_for_two_rounds_ends_nothing(call):
+    grid = LoopbackGrid(nodes_of(toy_app(), 2))
+    played = []  # -1: before the first round
+    failing(grid, call, lambda: len(played) - 1 in (1, 2, 4, 5))
+    options = {"fraction_evaluate": 0.0, "late_for": 0.0, "wait": 5.0}
+    adapter = play(grid, rounds=7, after_round=played.append, **options)
+    assert len(adapter.history) == 7
+    for t in (0, 3, 6):
+        assert adapter.history[t] == {"0": "came", "1": "came"}
+    for t in (1, 2, 4, 5):
+        assert "came" not in adapter.history[t].values()
+
+
+@pytest.mark.parametrize(("takes", "outcome"), [(10.0, "came"), (40.0, "missing")])
+def test_a_client_is_not_blamed_for_a_pull_that_failed_while_it_was_training(takes, outcome):
+    nodes = nodes_of(toy_app(), 2)
+    nodes[1].delay = lambda m: 0.0 if introduces(m) else takes
+    grid = LoopbackGrid(nodes)
+    failing(grid, "pull_messages", lambda: 1 < grid.time.seconds < 3)
+    adapter = play(grid, rounds=1, fraction_evaluate=0.0)
+    assert adapter.history == [{"0": "came", "1": outcome}]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_one_failure_before_anybody_is_known_is_survived(call):
+    grid = LoopbackGrid(nodes_of(toy_app(), 2))
+    answers = iter([True])
+    failing(grid, call, lambda: next(answers, False))
+    assert play(grid, rounds=1).history == [{"0": "came", "1": "came"}]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_grid_that_never_worked_is_named(call):
+    grid = LoopbackGrid(nodes_of(toy_app(), 2))
+    failing(grid, call, lambda: True)
+    with pytest.raises(RuntimeError, match=rf"no client to start with: .*{call}: OSError: HTTP"):
+        play(grid, rounds=1, wait=5.0)
+
+
+def test_a_client_whose_replies_cannot_be_read_does_not_end_the_run():
+    """Alone as it is: all that the server sees are replies that make Flower raise."""
+    (node,) = nodes_of(toy_app(), 1)
+    grid = LoopbackGrid([node])
+    push = grid.push_messages
+
+    def push_and_break(messages):
+        ids = push(messages)
+        grid.broken |= {name for m, name in zip(messages, ids, strict=True) if not introduces(m)}
+        return ids
+
+    grid.push_messages = push_and_break
+    adapter = play(grid, rounds=6, min_available_nodes=1, min_train_nodes=1)
+    assert adapter.history == [{"0": "refused"}] * 6
 
 
 def test_pretended_time_can_pass():

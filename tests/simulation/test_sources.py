@@ -217,7 +217,7 @@ def test_a_set_with_a_file_missing_names_the_file(tmp_path):
         (b"", "expected an IDX file of bytes, found b''"),
         (b"<html>", "expected an IDX file of bytes, found b'<htm'"),
         (idx(GREY)[:-1], r"expected 5488 values of shape \(7, 28, 28\), found 5487"),
-        (idx(GREY) + b"1", "found 5489"),
+        (idx(GREY) + b"1", "found more"),
         (b"\0\0\x0d\x01\0\0\0\1abcd", "expected an IDX file of bytes"),
         (gzip.compress(idx(GREY))[:-20], "expected a whole gzip file"),
     ],

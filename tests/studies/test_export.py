@@ -295,6 +295,27 @@ def test_a_file_that_is_something_else_is_refused(tmp_path):
         read(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("cells.csv", b"key,seed,rounds\nab,0\n", "line 2: expected 3 fields, .* got 2"),
+        ("cells.csv", b"key,seed,rounds\nab,zero,1\n", ".*'zero'"),
+        ("cells.csv", b"key,seed,rounds\n\x00,0,1\n", "line 2: .* 0x00"),
+        ("cells.csv", b"\xff\xfe", "line 1: expected a CSV file in UTF-8"),
+        ("curves.csv", b"key,round,test_loss\nab,1\n", "line 2: expected 3 fields, .* got 2"),
+        ("curves.csv", b"key,round,test_loss\nab,1,low\n", ".*'low'"),
+        ("curves.csv", b"key,round\n" + b"9" * 200_000 + b",1\n", "line 2: expected a CSV file"),
+    ],
+)
+def test_damaged_tables_are_named(tmp_path, name, content, words):
+    (tmp_path / "cells.csv").write_bytes(b"key,seed,rounds\nab,0,1\n")
+    (tmp_path / "curves.csv").write_bytes(b"key,round,test_loss\nab,1,0.5\n")
+    assert read(tmp_path).curves == {"ab": [{"round": 1.0, "test_loss": 0.5}]}
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{name}[:,] {words}"):
+        read(tmp_path)
+
+
 @pytest.mark.parametrize("level", ["run", "round", "client"])
 def test_levels_for_other_tools(runs, tmp_path, level):
     path = export_level(runs, "small", tmp_path, level)

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 import torch
 
+from tests.crafted import flipped
 from understudy import Local, fedavg
 from understudy.memory.tensor_stream import CheckpointError
 from understudy.simulation import clustered_digits
 from understudy.simulation.data.models import build
 from understudy.studies import Study, cell_module
 from understudy.studies.execution.runner import run_study
+from understudy.studies.store.model_files import description, is_verified
 
 
 def one_cell(folder: Path, model: Any) -> Study:
@@ -31,9 +33,10 @@ def one_cell(folder: Path, model: Any) -> Study:
 
 
 def crafted(folder: Path, key: str, **entries: Any) -> None:
-    """Change what the folder says of its model."""
+    """Change what the folder says of its model, with the checksum that fits."""
     path = folder / "cells" / key / "model.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **entries}))
+    about = {**json.loads(path.read_text()), **entries}
+    path.write_bytes(description({name: about[name] for name in about if name != "crc32"}))
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +113,34 @@ def test_a_crafted_description_is_one_error_that_names_the_file(
     crafted(folder, key, **entries)
     with pytest.raises(CheckpointError, match=f"{key}/model"):
         cell_module(folder, key, trust=True)
+
+
+def test_every_bit_of_a_description_is_guarded(cell: tuple[Path, str]) -> None:
+    folder, key = cell
+    path = folder / "cells" / key / "model.json"
+    content = path.read_bytes()
+    for bit in range(8 * len(content)):
+        path.write_bytes(flipped(content, bit))
+        with pytest.raises(CheckpointError, match=rf"{key}/model\.json: (damaged|cannot be read)"):
+            is_verified(path.parent)
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_a_description_whose_checksum_was_of_the_weights_is_read(
+    cell: tuple[Path, str], fits: bool
+) -> None:
+    """As it was written before the description had a checksum of its own."""
+    folder, key = cell
+    path = folder / "cells" / key / "model.json"
+    about = json.loads(path.read_text())
+    about["crc32"] = about.pop("weights_crc32") ^ (not fits)
+    path.write_text(json.dumps(about, indent=1) + "\n")
+    if fits:
+        assert is_verified(path.parent)
+        assert isinstance(cell_module(folder, key), torch.nn.Module)
+    else:
+        with pytest.raises(CheckpointError, match=r"model\.safetensors: damaged"):
+            cell_module(folder, key)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "3", '"x"', "{", "[" * 100_000, "\x00"])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, TypeVar
 
 from understudy.core import checks
@@ -48,15 +48,24 @@ class Busy:
     client: int
     node: int
     activated: str
-    asked_at: float  # wall clock
+    asked_at: float  # by the process's own clock, `Clock.now`; in a checkpoint by the wall clock
 
 
-def read_busy(text: str, n_clients: int) -> list[Busy]:
-    """Those that a checkpoint calls busy; an error where it cannot be one of ours."""
+def busy_text(busy: Iterable[Busy], now: float, wall: float) -> str:
+    """Those who are busy as a checkpoint keeps them; `now` and `wall` are what the clocks show."""
+    return json.dumps([{**vars(one), "asked_at": wall - (now - one.asked_at)} for one in busy])
+
+
+def read_busy(text: str, n_clients: int, now: float, wall: float) -> list[Busy]:
+    """Those that a checkpoint calls busy; an error where it cannot be one of ours.
+
+    Who seems to have been asked in the future was asked before the wall clock was set back: at the
+    latest now.
+    """
     busy = records(Busy, text)
     for one in busy:
         checks.integer("busy: client", one.client, low=0, high=n_clients - 1)
-    return busy
+    return [replace(one, asked_at=now - max(0.0, wall - one.asked_at)) for one in busy]
 
 
 def records(kind: type[Record], text: str) -> list[Record]:

@@ -75,7 +75,7 @@ class Membership:
         lost = mailbox.drop_lost(nodes)
         if server.has_begun:
             server.settle((one.client, one.t) for one in lost if one.kind == "train")
-        now, there = mailbox.clock.wall(), {node.id: node.activated for node in nodes}
+        now, there = mailbox.clock.now(), {node.id: node.activated for node in nodes}
         server.busy = [
             one
             for one in server.busy
@@ -109,9 +109,11 @@ class Membership:
         if not self._introduce:
             self._place([Introduced(node, Report()) for node in new], nodes)
         elif new:
-            t, now = self._server.t, mailbox.clock.wall()
+            t, now = self._server.t, mailbox.clock.now()
             asked = [(introduction(node), Request("introduce", node, t, now)) for node in new]
             sent = mailbox.send(grid, asked)
+            if not sent:
+                return {}  # the Grid failed: they are asked again, as if for the first time
             if self._has_met:
                 mailbox.owed |= sent  # they join when they have answered
             else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil
@@ -13,6 +14,7 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from understudy.core import checks
+from understudy.core.printable import printable
 from understudy.flower.clients.identity import Node
 from understudy.flower.log import logger
 
@@ -21,6 +23,7 @@ NODE_UNAVAILABLE = 5
 FIRST_PAUSE = 0.01  # seconds between two polls at first; doubled up to `poll`
 AT_ONCE = 100  # messages pushed in one call: Flower refuses calls that are too large
 LOOK_EVERY = 3.0  # seconds between two looks at who is connected
+MOST_FAILED_ROUNDS = 3  # in a row in which a call of the Grid fails every time
 
 Kind = Literal["train", "evaluate", "introduce", "unwanted"]
 
@@ -76,7 +79,8 @@ class Clock:
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
-    wall: Callable[[], float] = time.time  # seconds since 1970: the same after a crash
+    wall: Callable[[], float] = time.time  # seconds since 1970, for what outlives the process;
+    # it may be set back or forth, so nothing is waited for by it
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +90,7 @@ class Request:
     kind: Kind
     node: Node  # as it was when it was asked
     t: int
-    asked_at: float  # wall clock
+    asked_at: float  # by `Clock.now`
     client: int = -1  # its number; -1: not known yet
     start: torch.Tensor | None = None  # (d,) the model that it was sent
 
@@ -100,9 +104,59 @@ class Collected:
     restarted: set[str] = field(default_factory=set)  # asked, but the node restarted since
     unreadable: dict[str, str] = field(default_factory=dict)  # a reply is there and breaks Flower
     seconds: dict[str, float] = field(default_factory=dict)  # until each reply was there
+    pulls_work: bool = False  # whether the Grid has ever said what is there
 
 
-def push(grid: Grid, messages: list[Message]) -> dict[int, str]:
+class GridFailed(RuntimeError):
+    """Some call of Flower's Grid has failed for several rounds, every time."""
+
+
+class GridCalls:
+    """How the calls of Flower's Grid went.
+
+    One that fails costs its messages, not the run. Where all of a kind fail, each round is empty:
+    after some such rounds the run ends, instead of playing all that are left.
+    """
+
+    def __init__(self) -> None:
+        self._worked: dict[str, bool] = {}  # call → whether it ever did in this round
+        self._in_a_row: Counter[str] = Counter()  # call → rounds in which it never did
+        self._errors: dict[str, str] = {}  # call → what went wrong the last time
+
+    def works(self, call: str) -> None:
+        """A call gave an answer."""
+        self._worked[call] = True
+
+    def fails(self, call: str, error: str) -> None:
+        """A call gave none."""
+        self._worked.setdefault(call, False)
+        self._errors[call] = error
+
+    def never_worked(self, call: str) -> bool:
+        """Whether a call was made in this round and has failed every time so far."""
+        return self._worked.get(call) is False
+
+    @property
+    def trouble(self) -> str:
+        """What has failed every time in this round so far; empty where nothing did."""
+        failed = [call for call in self._worked if self.never_worked(call)]
+        return "; ".join(f"{call}: {self._errors[call]}" for call in failed)
+
+    def end_round(self) -> None:
+        """Raise where a call has failed every time for too many rounds."""
+        for call, worked in self._worked.items():
+            self._in_a_row[call] = 0 if worked else self._in_a_row[call] + 1
+        trouble = self.trouble
+        self._worked.clear()
+        if max(self._in_a_row.values(), default=0) >= MOST_FAILED_ROUNDS:
+            raise GridFailed(
+                f"Flower's Grid has failed for {MOST_FAILED_ROUNDS} rounds in a row, each time "
+                f"({trouble}); the rounds before are kept in the folder, if there is one, and the "
+                "next run resumes after them"
+            )
+
+
+def push(grid: Grid, messages: list[Message], calls: GridCalls) -> dict[int, str]:
     """Send messages; position → message id, without those that could not be sent."""
     sent: dict[int, str] = {}
     for first in range(0, len(messages), AT_ONCE):
@@ -110,9 +164,15 @@ def push(grid: Grid, messages: list[Message]) -> dict[int, str]:
         try:
             ids = list(grid.push_messages(part))
         except Exception as error:  # one failed call must not end the run
-            logger.error("messages could not be sent: %s: %s", type(error).__name__, error)
+            logger.error("messages could not be sent: %s", _words(error))
+            calls.fails("push_messages", _words(error))
             continue
-        sent |= {first + place: str(name) for place, name in enumerate(ids) if name}
+        taken = {first + place: str(name) for place, name in enumerate(ids) if name}
+        if taken:
+            calls.works("push_messages")
+        else:  # as Flower does where a message is too large
+            calls.fails("push_messages", "none of the messages was taken")
+        sent |= taken
     return sent
 
 
@@ -122,6 +182,7 @@ def collect(
     earlier: Iterable[str],
     timing: Timing,
     clock: Clock,
+    calls: GridCalls,
 ) -> Collected:
     """Wait for answers until all are there, the deadline has passed, or quorum and grace have.
 
@@ -137,6 +198,8 @@ def collect(
         Deadline, quorum, grace, and how often to poll.
     clock : Clock
         Time.
+    calls : GridCalls
+        Takes down which calls fail.
     """
     found = Collected()
     open_ids, owed = dict(asked), set(earlier)
@@ -146,7 +209,7 @@ def collect(
     while True:
         answered = 0
         for name in [*open_ids, *sorted(owed)]:
-            reply = _pulled(grid, name, found)
+            reply = _pulled(grid, name, found, calls)
             if reply is None:
                 continue
             answered += 1
@@ -160,11 +223,13 @@ def collect(
         if not has_quorum and asked and came >= enough:
             has_quorum, end = True, min(end, now + timing.grace)
         if not open_ids or now >= end:
-            _note_restarts(grid, asked, found)
+            _note_restarts(grid, asked, found, calls)
+            if not found.pulls_work:  # the Grid's fault, and not that of any reply
+                found.unreadable.clear()
             return found
         if now - looked >= LOOK_EVERY:
             looked = now
-            for name in _restarted(grid, open_ids):
+            for name in _restarted(grid, open_ids, calls):
                 found.restarted.add(name)
                 del open_ids[name]
             continue
@@ -172,20 +237,25 @@ def collect(
         clock.sleep(min(pause, max(0.0, end - now)))
 
 
-def connected(grid: Grid) -> list[Node]:
+def connected(grid: Grid, calls: GridCalls) -> list[Node]:
     """The SuperNodes that are there; one that died looks as if it were for up to a minute."""
     try:
-        return [Node.of(info) for info in grid.get_nodes()]
+        nodes = [Node.of(info) for info in grid.get_nodes()]
     except Exception as error:
-        logger.error("who is connected could not be asked: %s", error)
+        logger.error("who is connected could not be asked: %s", _words(error))
+        calls.fails("get_nodes", _words(error))
         return []
+    calls.works("get_nodes")
+    return nodes
 
 
-def wait_for_nodes(grid: Grid, needed: int, timing: Timing, clock: Clock) -> list[Node]:
+def wait_for_nodes(
+    grid: Grid, needed: int, timing: Timing, clock: Clock, calls: GridCalls
+) -> list[Node]:
     """Who is connected, once enough are, or when waiting for them has taken long enough."""
     end, pause, is_logged = clock.now() + timing.wait, FIRST_PAUSE, False
     while True:
-        nodes = connected(grid)
+        nodes = connected(grid, calls)
         if len(nodes) >= needed:
             return nodes
         if clock.now() >= end:
@@ -203,24 +273,40 @@ def wait_for_nodes(grid: Grid, needed: int, timing: Timing, clock: Clock) -> lis
         clock.sleep(min(pause, max(0.0, end - clock.now())))
 
 
-def _pulled(grid: Grid, name: str, found: Collected) -> Message | None:
+def _pulled(grid: Grid, name: str, found: Collected, calls: GridCalls) -> Message | None:
     """One reply, if it is there. One message at a time: a bad one must not take others with it."""
     try:
-        for reply in grid.pull_messages([name]):
+        replies = list(grid.pull_messages([name]))
+        calls.works("pull_messages")
+        found.pulls_work = True
+        for reply in replies:
             if reply.metadata.reply_to_message_id == name:
                 if not reply.has_error() and not reply.has_content():
                     raise ValueError("neither content nor an error")
                 return reply
     except Exception as error:  # whatever bytes from outside make Flower raise
+        # A reply that cannot be read does not let every call fail: Flower raises once, as it has
+        # handed the reply over by then, and has nothing for us before it is there.
+        calls.fails("pull_messages", _words(error))
+        if _is_of_the_network(error):
+            return None  # the reply is still to come
         if name not in found.unreadable:
-            logger.warning("a reply could not be read: %s: %s", type(error).__name__, error)
-        found.unreadable[name] = f"{type(error).__name__}: {error}"[:200]
+            logger.warning("a reply could not be read: %s", _words(error))
+        found.unreadable[name] = _words(error)
     return None
 
 
-def _restarted(grid: Grid, asked: Mapping[str, Node]) -> list[str]:
+def _is_of_the_network(error: Exception) -> bool:
+    return isinstance(error, OSError) or type(error).__module__.split(".")[0] in ("httpx", "grpc")
+
+
+def _words(error: Exception) -> str:
+    return str(printable(f"{type(error).__name__}: {error}"[:200]))
+
+
+def _restarted(grid: Grid, asked: Mapping[str, Node], calls: GridCalls) -> list[str]:
     """Messages whose node has restarted since, and lost them."""
-    nodes = {node.id: node for node in connected(grid)}
+    nodes = {node.id: node for node in connected(grid, calls)}
     return [
         name
         for name, node in asked.items()
@@ -228,14 +314,16 @@ def _restarted(grid: Grid, asked: Mapping[str, Node]) -> list[str]:
     ]
 
 
-def _note_restarts(grid: Grid, asked: Mapping[str, Node], found: Collected) -> None:
+def _note_restarts(
+    grid: Grid, asked: Mapping[str, Node], found: Collected, calls: GridCalls
+) -> None:
     """Flower reports a node that left as unavailable; one that is back has restarted."""
     left = {
         name: asked[name]
         for name, reply in found.replies.items()
         if reply.has_error() and reply.error.code == NODE_UNAVAILABLE
     }
-    for name in _restarted(grid, left) if left else []:
+    for name in _restarted(grid, left, calls) if left else []:
         found.restarted.add(name)
         del found.replies[name]
 
@@ -253,7 +341,7 @@ class ReplyBox:
     """
 
     def __init__(self, timing: Timing, clock: Clock) -> None:
-        self.timing, self.clock = timing, clock
+        self.timing, self.clock, self.calls = timing, clock, GridCalls()
         self.owed: dict[str, Request] = {}  # message id → what was asked
         self.late: list[tuple[Request, Message]] = []  # trained for an earlier round
         self.introduced: list[tuple[Request, Message]] = []  # answers to introductions
@@ -261,7 +349,7 @@ class ReplyBox:
     def send(self, grid: Grid, messages: Iterable[tuple[Message, Request]]) -> dict[str, Request]:
         """Send messages; message id → request, without those that could not be sent."""
         pairs = list(messages)
-        ids = push(grid, [message for message, _ in pairs])
+        ids = push(grid, [message for message, _ in pairs], self.calls)
         return {name: pairs[position][1] for position, name in ids.items()}
 
     def collect(self, grid: Grid, sent: Mapping[str, Request]) -> Collected:
@@ -270,7 +358,7 @@ class ReplyBox:
         Those that are not answered are owed from now on, but for restarted or broken ones.
         """
         nodes = {name: request.node for name, request in sent.items()}
-        found = collect(grid, nodes, self.owed, self.timing, self.clock)
+        found = collect(grid, nodes, self.owed, self.timing, self.clock, self.calls)
         self._take(found)
         gone = {*found.replies, *found.restarted, *found.unreadable}
         self.owed |= {name: request for name, request in sent.items() if name not in gone}
@@ -280,7 +368,7 @@ class ReplyBox:
         """Take what has come in the meantime, without waiting."""
         if self.owed:
             at_once = replace(self.timing, deadline=1e-9)
-            self._take(collect(grid, {}, self.owed, at_once, self.clock))
+            self._take(collect(grid, {}, self.owed, at_once, self.clock, self.calls))
 
     def _take(self, found: Collected) -> None:
         for name, reply in found.late.items():
@@ -302,7 +390,7 @@ class ReplyBox:
 
     def drop_lost(self, nodes: Iterable[Node]) -> list[Request]:
         """Give up what will not be answered: the node restarted, or it took too long."""
-        there, now = {node.id: node.activated for node in nodes}, self.clock.wall()
+        there, now = {node.id: node.activated for node in nodes}, self.clock.now()
         lost = {
             name: request
             for name, request in self.owed.items()

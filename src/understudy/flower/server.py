@@ -19,12 +19,13 @@ from understudy.core.types import Bools, Floats, Population, RoundLog
 from understudy.flower import known_facts
 from understudy.flower.clients.newcomers import refused_newcomers
 from understudy.flower.clients.roster import Client, Roster
-from understudy.flower.live_state import Busy, LiveLedger, LiveState, read_busy
+from understudy.flower.live_state import Busy, LiveLedger, LiveState, busy_text, read_busy
 from understudy.flower.log import logger
 from understudy.flower.model_arrays import ModelArrays
 from understudy.flower.outcomes import FILE as OUTCOMES
 from understudy.flower.outcomes import ClientOutcome, OutcomeFile
 from understudy.flower.reply_checks import Report
+from understudy.flower.requests import Clock
 from understudy.flower.run_description import facts_of, resolved_run
 from understudy.memory.run_folder import STATE
 from understudy.memory.tensor_stream import named_faults
@@ -51,6 +52,7 @@ class LiveServer:
         keys: bool | None,
         availability: Availability | None,
         ledger: LiveLedger | None,
+        clock: Clock,
     ) -> None:
         checks.integer("seed", seed, low=0)
         if population is not None and population.n_clients != len(clients):
@@ -63,6 +65,7 @@ class LiveServer:
         self.busy: list[Busy] = []  # of the run before
         self.n_rounds = 0  # how many are wanted, for the log
         self._declared, self._availability, self._ledger = population, availability, ledger
+        self._clock = clock
         self._reports: dict[int, Report] = {}
         self._state: ServerState | None = None
         self._own: LiveState | None = None
@@ -102,7 +105,8 @@ class LiveServer:
             with named_faults(self.folder / "server" / STATE):
                 found = model.ordered_as(json.loads(template.model), self.folder)
                 self.roster = Roster.from_json(template.roster, self.roster.keys)
-                self.busy = read_busy(template.busy, state.n_clients)
+                clocks = self._clock.now(), self._clock.wall()
+                self.busy = read_busy(template.busy, state.n_clients, *clocks)
                 if len(self.roster) != state.n_clients:
                     raise ValueError(
                         f"roster: expected {state.n_clients} clients, got {len(self.roster)}"
@@ -276,7 +280,7 @@ class LiveServer:
         """Write the logs, then commit the state that follows: a crash leaves both consistent."""
         self.own.clock = log.clock
         self.own.roster = self.roster.to_json()
-        self.own.busy = json.dumps([vars(one) for one in busy])
+        self.own.busy = busy_text(busy, self._clock.now(), self._clock.wall())
         if self._logs is not None and self._outcomes is not None:
             self._logs.append(log)
             self._logs.flush()

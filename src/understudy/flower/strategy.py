@@ -43,6 +43,7 @@ from understudy.flower.model_arrays import BUFFERS
 from understudy.flower.outcomes import ClientOutcome
 from understudy.flower.reply_checks import Limits, Update, read_update
 from understudy.flower.requests import (
+    MOST_FAILED_ROUNDS,
     Clock,
     Collected,
     ReplyBox,
@@ -154,6 +155,7 @@ class UnderstudyStrategy(FlowerStrategy):
         self.evaluate_metrics_aggr_fn = evaluate_metrics_aggr_fn
         self.limits = Limits() if limits is None else limits
         self.strategy = self._settled(strategy or Strategy(), weighting)
+        clock = Clock() if clock is None else clock
         self.server = LiveServer(
             self.strategy,
             folder=folder,
@@ -163,10 +165,11 @@ class UnderstudyStrategy(FlowerStrategy):
             keys=keys,
             availability=availability,
             ledger=ledger,
+            clock=clock,
         )
         self.outcomes: tuple[ClientOutcome, ...] = ()  # of the last round
         timing = Timing(deadline, quorum, grace, late_for, wait, poll)
-        self._mailbox = ReplyBox(timing, Clock() if clock is None else clock)
+        self._mailbox = ReplyBox(timing, clock)
         self._members = Membership(
             self.server,
             self._mailbox,
@@ -321,7 +324,7 @@ class UnderstudyStrategy(FlowerStrategy):
         for number in cohort.asked.tolist():
             node = there[server.roster.clients[number].node]
             start = state.params if cohort.start is None else cohort.start(number)
-            request = Request("train", node, state.t, self._mailbox.clock.wall(), number, start)
+            request = Request("train", node, state.t, self._mailbox.clock.now(), number, start)
             if node.id in early:
                 round_.early.append((request, early[node.id]))
                 continue
@@ -375,7 +378,7 @@ class UnderstudyStrategy(FlowerStrategy):
         if not self.fraction_evaluate:
             return []
         if self.fraction_train:
-            nodes = connected(grid)
+            nodes = connected(grid, self._mailbox.calls)
         else:
             self._model.open(arrays)
             nodes, _ = self._gather(grid, config, self.min_evaluate_nodes)
@@ -391,7 +394,7 @@ class UnderstudyStrategy(FlowerStrategy):
         content = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: settings})
         for number in chosen.tolist():
             node = there[server.roster.clients[number].node]
-            request = Request("evaluate", node, state.t, clock.wall(), number)
+            request = Request("evaluate", node, state.t, clock.now(), number)
             message = self._message(content, node, MessageType.EVALUATE)
             self._evaluation.append((message, request))
         logger.info("configure_evaluate: %d of %d free nodes", len(chosen), len(free))
@@ -440,14 +443,19 @@ class UnderstudyStrategy(FlowerStrategy):
         self, grid: Grid, config: ConfigRecord, at_least: int
     ) -> tuple[list[Node], dict[int, Message]]:
         """Wait for nodes and find out who they are; early updates, see `Membership.meet`."""
-        needed = max(self.min_available_nodes, at_least, 1)
-        nodes = wait_for_nodes(grid, needed, self.timing, self._mailbox.clock)
-        self._members.drop_lost(nodes, grid)
-        content = self._introduction(config)
-        early = self._members.meet(
-            nodes, grid, lambda node: self._message(content, node, MessageType.TRAIN)
-        )
-        server = self.server
+        server, mailbox = self.server, self._mailbox
+        needed, content = max(self.min_available_nodes, at_least, 1), self._introduction(config)
+        for _ in range(MOST_FAILED_ROUNDS):
+            nodes = wait_for_nodes(grid, needed, self.timing, mailbox.clock, mailbox.calls)
+            self._members.drop_lost(nodes, grid)
+            early = self._members.meet(
+                nodes, grid, lambda node: self._message(content, node, MessageType.TRAIN)
+            )
+            is_sent = not mailbox.calls.never_worked("push_messages")
+            if is_sent or server.has_begun or len(server.roster):
+                break  # else nobody could be asked, and there is no round to play without them
+            mailbox.clock.sleep(self.timing.poll)
+        trouble = mailbox.calls.trouble
         if server.has_begun:
             self._members.turn_away(server.grow())
         elif len(server.roster):
@@ -455,7 +463,7 @@ class UnderstudyStrategy(FlowerStrategy):
         else:
             raise RuntimeError(
                 f"no client to start with: {len(nodes)} nodes are connected, none introduced "
-                "itself, and `clients` is empty"
+                "itself, and `clients` is empty" + (f" ({trouble})" if trouble else "")
             )
         self._members.retire()
         return nodes, early
@@ -506,6 +514,7 @@ class UnderstudyStrategy(FlowerStrategy):
 
     def _finish_round(self) -> None:
         """Log the round, and commit the state that follows it."""
+        self._mailbox.calls.end_round()  # an empty round too many is not committed
         round_, self._round = self._round, None
         if round_ is None:
             return

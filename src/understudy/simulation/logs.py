@@ -14,6 +14,8 @@ from typing import Any, Protocol, overload
 import numpy as np
 
 from understudy.core.files import file_named, refuse_link, sync_folder
+from understudy.core.inflate import inflated, n_elements
+from understudy.core.json_lines import is_damaged, sealed
 from understudy.core.types import Applied, Outcome, Reason, Refusal, RoundLog
 from understudy.memory.tensor_stream import CheckpointError, named_faults
 
@@ -132,9 +134,7 @@ class LogFile:
         self._unwritten: list[bytes] = []
 
     def append(self, log: RoundLog) -> None:
-        body = json.dumps(packed(log)).encode()
-        seal = f', "crc32": {zlib.crc32(body)}}}\n'.encode()
-        self._unwritten.append(body[:-1] + seal)  # in place of the last brace
+        self._unwritten.append(sealed(json.dumps(packed(log)).encode()) + b"\n")
 
     def flush(self) -> None:
         """Force to the disk: what is done before the state that follows is committed."""
@@ -162,8 +162,7 @@ class LogFile:
                 yield unpacked(json.loads(line))
 
     def _refuse_damaged(self, line: bytes, t: int) -> None:
-        body, seal, rest = line.rpartition(b', "crc32": ')
-        if seal and rest != f"{zlib.crc32(body + b'}')}}}\n".encode():
+        if is_damaged(line.removesuffix(b"\n")):
             raise CheckpointError(f"{self._line(t)}: damaged: it does not fit its checksum")
         if not line.startswith(b'{"t": %d,' % t):
             raise CheckpointError(f"{self._line(t)}: expected the log of round {t}")
@@ -214,6 +213,8 @@ def _text(value: Any) -> Any:
 
 def _value(value: Any) -> Any:
     if isinstance(value, dict) and "array" in value:
-        raw = zlib.decompress(base64.b64decode(value["array"]))
-        return np.frombuffer(raw, dtype=value["dtype"]).reshape(value["shape"]).copy()
+        dtype, shape = np.dtype(value["dtype"]), value["shape"]
+        size = n_elements(shape, dtype.itemsize) * dtype.itemsize
+        raw = inflated(base64.b64decode(value["array"]), size)
+        return np.frombuffer(raw, dtype=dtype).reshape(shape).copy()
     return value

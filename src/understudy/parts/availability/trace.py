@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from understudy.core import checks
+from understudy.core.csv_files import csv_rows
 from understudy.core.rng import generator
 from understudy.core.types import Bools, Floats, Ints, Population
 
 MOST_SECONDS = 1e10  # three hundred years: clients' sessions are laid one after another
 LONGEST = 100  # characters of what is quoted in a message
 COLUMNS = ["device", "t_s", "state"]
+Rows = Iterator[tuple[int, list[str]]]  # line number, fields
 PRESENT = {"AVL_TRAIN": True, "UN_AVL": False}
 
 
@@ -69,27 +71,20 @@ def _lines(path: Path) -> list[tuple[int, str, float, bool]]:
             f"{path}: no such file, neither here nor under UNDERSTUDY_DATA nor in ./data; expected "
             f"a recorded trace, a CSV with the columns {','.join(COLUMNS)}"
         )
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as source:
-            result = _rows(csv.reader(source), path)
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: expected a CSV file in UTF-8; {error}") from error
+    result = _rows(csv_rows(path), path)
     if not result:
         raise ValueError(f"{path}: expected at least one line after the header, got none")
     return result
 
 
-def _rows(reader: Any, path: Path) -> list[tuple[int, str, float, bool]]:
-    header = [name.strip() for name in next(reader, [])]
+def _rows(rows: Rows, path: Path) -> list[tuple[int, str, float, bool]]:
+    _, first = next(rows, (1, []))
+    header = [name.strip() for name in first]
     if header != COLUMNS:
         raise ValueError(
             f"{path}, line 1: expected the header {','.join(COLUMNS)}, got {_shown(header)}"
         )
-    return [
-        (reader.line_num, *_checked(row, f"{path}, line {reader.line_num}"))
-        for row in reader
-        if row
-    ]
+    return [(line, *_checked(row, f"{path}, line {line}")) for line, row in rows]
 
 
 def _shown(fields: list[str]) -> str:
@@ -103,6 +98,8 @@ def _checked(row: list[str], where: str) -> tuple[str, float, bool]:
     if len(fields) != len(COLUMNS):
         raise ValueError(f"{where}: expected {','.join(COLUMNS)}, got {_shown(row)}")
     device, time, state = fields
+    if not device or not device.isprintable():
+        raise ValueError(f"{where}: expected the name of a device, got {_shown(row)}")
     try:
         second = float(time)
     except ValueError:

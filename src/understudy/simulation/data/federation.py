@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from understudy.core import checks
+from understudy.core.csv_files import faults_of
 from understudy.core.rng import generator
 from understudy.core.types import Floats, Ints, Population
 from understudy.simulation.data.partitions import Partition, apportion
@@ -290,7 +291,8 @@ class Federation:
         from understudy.simulation.data import user_data as own_data
 
         arrays = own_data.from_table(table, client, label, features, test, validation, seed)
-        return cls(**arrays, name=name)
+        with faults_of(Path(table) if isinstance(table, str | Path) else None):
+            return cls(**arrays, name=name)
 
     @property
     def n_clients(self) -> int:

@@ -11,13 +11,14 @@ import zlib
 from collections.abc import Sequence
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
+from understudy.core.inflate import MOST_COMPRESSED
+
 Bytes = npt.NDArray[np.uint8]
-MOST_COMPRESSED = 1032  # values that one byte of a deflated file can stand for, at the most
 
 
 def read_idx(path: Path) -> Bytes:
@@ -26,25 +27,36 @@ def read_idx(path: Path) -> Bytes:
     Two zeros, 8 for "unsigned byte", the number of dimensions; the dimensions as big-endian 32-bit
     numbers; the values.
     """
-    content = path.read_bytes()
-    if content[:2] == b"\x1f\x8b":
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        is_compressed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        if not is_compressed:
+            return _idx(file, path, most=size)
         try:
-            content = gzip.decompress(content)
-        except (OSError, EOFError, zlib.error) as error:
+            with gzip.GzipFile(fileobj=file) as content:
+                return _idx(content, path, most=MOST_COMPRESSED * size)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise ValueError(f"{path}: expected a whole gzip file; {error}") from error
-    n_dimensions = content[3] if len(content) > 3 else 0
-    header = 4 + 4 * n_dimensions
-    if content[:3] != b"\0\0\x08" or len(content) < header:
-        raise ValueError(f"{path}: expected an IDX file of bytes, found {content[:4]!r}")
-    shape = [
-        int(size) for size in np.frombuffer(content, dtype=">u4", count=n_dimensions, offset=4)
-    ]
-    if len(content) - header != prod(shape):
-        raise ValueError(
-            f"{path}: expected {prod(shape)} values of shape {tuple(shape)}, found "
-            f"{len(content) - header}"
-        )
-    return np.frombuffer(content, dtype=np.uint8, offset=header).reshape(shape)
+
+
+def _idx(content: BinaryIO | gzip.GzipFile, path: Path, most: int) -> Bytes:
+    """The array; `most` values are what a file of its size can hold."""
+    start = content.read(4)
+    n_dimensions = start[3] if len(start) > 3 else 0
+    sides = content.read(4 * n_dimensions)
+    if start[:3] != b"\0\0\x08" or len(sides) < 4 * n_dimensions:
+        raise ValueError(f"{path}: expected an IDX file of bytes, found {start!r}")
+    shape = [int(side) for side in np.frombuffer(sides, dtype=">u4")]
+    n = prod(shape)
+    expected = f"{path}: expected {n} values of shape {tuple(shape)}"
+    if n > most:
+        raise ValueError(f"{expected}, found a file that is too small for them")
+    values = content.read(n)  # of compressed bytes no more than this is made
+    if len(values) != n or content.read(1):
+        found = "more" if len(values) == n else len(values)
+        raise ValueError(f"{expected}, found {found}")
+    return np.frombuffer(values, dtype=np.uint8).reshape(shape)
 
 
 def read_cifar_batch(path: Path) -> tuple[Bytes, Bytes]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from numbers import Real
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,11 @@ import numpy.typing as npt
 import torch
 
 from understudy.core import checks
+from understudy.core.csv_files import faults_of
 from understudy.core.rng import generator
 from understudy.core.types import Ints
 from understudy.simulation.data.partitions import Partition
+from understudy.simulation.data.tables import table_of
 
 X_KEYS = ("image", "img", "x", "features", "input", "inputs", "pixel_values", "data")
 Y_KEYS = ("label", "labels", "y", "target", "targets", "fine_label")
@@ -92,17 +93,21 @@ def from_table(
     seed: int,
 ) -> Fields:
     """See `Federation.from_table`."""
-    frame = _frame("table", table, client)
-    clients, y = _column("client", frame, client), _column("label", frame, label)
     if isinstance(features, str):
         features = [features]
-    if features is None:
-        features = [name for name in frame.columns if name not in (client, label)]
-    x = _numbers("features", frame, features)
+    inputs = [("features", name) for name in features or ()]
+    own = table_of("table", table, client, [("client", client), ("label", label), *inputs])
+    with faults_of(own.path):
+        clients, y = own.column("client", client), own.column("label", label)
+        if features is None:
+            features = [name for name in own.frame.columns if name not in (client, label)]
+        x = own.numbers("features", features)
     if not isinstance(test, Real):
-        other = _frame("test", test, client)
-        test = _numbers("test", other, features), _column("test", other, label)
-    return from_arrays(x, y, clients, test, validation, seed, torch.float32)
+        other = table_of("test", test, client, [("test", name) for name in (label, *features)])
+        with faults_of(other.path):
+            test = other.numbers("test", features), other.column("test", label)
+    with faults_of(own.path):
+        return from_arrays(x, y, clients, test, validation, seed, torch.float32)
 
 
 def as_inputs(name: str, values: Any, dtype: torch.dtype) -> torch.Tensor:
@@ -297,55 +302,3 @@ def _stacked(read: list[tuple[str, list[npt.NDArray[Any]]]]) -> npt.NDArray[Any]
                     f"{first.shape}, got {array.dtype} of shape {array.shape}"
                 )
     return np.stack([array for _, inputs in read for array in inputs])
-
-
-def _frame(name: str, table: Any, client: str) -> Any:
-    if hasattr(table, "columns"):
-        return table
-    if not isinstance(table, (str, Path)):
-        raise TypeError(f"{name}: expected a table or the path of a CSV file, got {type(table)}")
-    try:
-        import pandas
-    except ModuleNotFoundError as error:  # pragma: no cover
-        raise ModuleNotFoundError("reading a CSV file needs pandas; it is not installed") from error
-    # names of clients stay as they are written: 007 is not 7
-    return pandas.read_csv(table, dtype={client: str})
-
-
-def _column(what: str, frame: Any, name: str) -> npt.NDArray[Any]:
-    if name not in frame.columns:
-        words = ", ".join(repr(column) for column in frame.columns)
-        raise ValueError(f"{what}: the table has no column {name!r}; it has {words}")
-    values = np.asarray(frame[name])
-    n_missing = 0
-    if values.dtype.kind == "f":
-        n_missing = int(np.isnan(values).sum())
-    elif values.dtype.kind not in "biu":
-        # whatever stands for a missing value is None, or does not equal itself, or cannot say
-        n_missing = sum(1 for value in values.tolist() if value is None or not _same(value))
-    if n_missing:
-        raise ValueError(f"{what}: column {name!r} has {n_missing} missing values")
-    return values
-
-
-def _same(value: Any) -> bool:
-    try:
-        return bool(value == value)
-    except TypeError:
-        return False
-
-
-def _numbers(what: str, frame: Any, names: Sequence[str]) -> npt.NDArray[np.float32]:
-    """(n, f) the columns side by side."""
-    if not len(names):
-        raise ValueError(f"{what}: expected at least one column of inputs, got none")
-    columns = []
-    for name in names:
-        values = _column(what, frame, name)
-        if values.dtype.kind not in "biuf":
-            raise ValueError(
-                f"{what}: column {name!r} does not hold numbers; turn it into numbers first, for "
-                "example with pandas.get_dummies, or name the columns to use in features"
-            )
-        columns.append(values.astype(np.float32))
-    return np.stack(columns, axis=1)

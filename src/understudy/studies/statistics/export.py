@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
+from understudy.core.csv_files import even_rows, faults_of
 from understudy.core.files import replaced, write_file
 from understudy.studies.statistics.csv_cells import guarded, guarded_frame, unguarded
 from understudy.studies.statistics.frames import LEVELS, Level, results
@@ -304,13 +305,16 @@ def read(folder: str | Path) -> Exported:
     if not lines or lines[0][:1] != ["key"] or not {"seed", "rounds"} <= set(lines[0]):
         raise ValueError(f"{path}: expected the columns key, …, seed, rounds, …")
     head, seed_at = lines[0], lines[0].index("seed")
-    rows = tuple(_read_row(dict(zip(head, line, strict=True)), head, seed_at) for line in lines[1:])
+    with faults_of(path):
+        cells = (dict(zip(head, line, strict=True)) for line in lines[1:])
+        rows = tuple(_read_row(cell, head, seed_at) for cell in cells)
     curves: dict[str, list[dict[str, float]]] = {row.key: [] for row in rows}
-    curve_lines = _lines(Path(folder) / CURVES)
-    for line in curve_lines[1:]:
-        point = dict(zip(curve_lines[0][1:], line[1:], strict=True))
-        numbers = {name: float(number) for name, number in point.items() if number}
-        curves.setdefault(line[0], []).append(numbers)
+    curve_lines = _lines(path.with_name(CURVES))
+    with faults_of(path.with_name(CURVES)):
+        for line in curve_lines[1:]:
+            point = dict(zip(curve_lines[0][1:], line[1:], strict=True))
+            numbers = {name: float(number) for name, number in point.items() if number}
+            curves.setdefault(line[0], []).append(numbers)
     return Exported(rows, curves)
 
 
@@ -368,8 +372,7 @@ def _csv(lines: Iterable[Sequence[str]]) -> str:
 
 
 def _lines(path: Path) -> list[list[str]]:
-    with open(path, newline="", encoding="utf-8") as file:
-        return [[unguarded(word) for word in line] for line in csv.reader(file)]
+    return [[unguarded(word) for word in row] for _, row in even_rows(path)]
 
 
 # -- for other tools -------------------------------------------------------------------------------

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from understudy.core.brief import shown
+from understudy.core.inflate import inflated, n_elements
 from understudy.core.types import Outcome, Reason, Refusal, RoundLog
 from understudy.studies.store import checksums
 
@@ -27,6 +29,7 @@ Array = npt.NDArray[Any]
 Row = tuple[Any, ...]
 
 LEVEL = 1  # of zlib: the higher ones take several times as long for a few per cent
+KINDS = "biufcSUmM"  # of arrays that are kept
 INTEGERS = [np.dtype(f"<{kind}{size}") for size in (1, 2, 4, 8) for kind in "ui"]
 
 
@@ -161,8 +164,9 @@ def _id(written: Any) -> object:
 
 def pack(array: Array) -> bytes:
     """The blob of an array."""
-    if array.dtype.kind not in "biufcSUmM":
+    if array.dtype.kind not in KINDS:
         raise TypeError(f"expected an array of numbers or text, got one of {array.dtype}")
+    n_elements(array.shape, max(array.dtype.itemsize, 8))  # else it could not be read again
     flat = np.ascontiguousarray(array).reshape(-1)
     stored, steps = flat, False
     if flat.dtype.kind in "iu":
@@ -175,14 +179,22 @@ def pack(array: Array) -> bytes:
 
 
 def unpack(blob: bytes) -> Array:
-    """The array that `pack` was given."""
+    """The array that `pack` was given.
+
+    The blob may be somebody else's: it is not believed that it is small when it is inflated.
+    """
     head, _, body = blob.partition(b"\n")
-    dtype, shape, stored, steps = head.decode().split(" ")
+    dtype_name, shape, stored_name, steps = head.decode().split(" ")
     lengths = [int(length) for length in shape[1:-1].split(",") if length]
-    flat = _joined(zlib.decompress(body), np.dtype(stored))
+    dtype, stored = np.dtype(dtype_name), np.dtype(stored_name)
+    if dtype.kind not in KINDS or stored.kind not in KINDS:
+        raise ValueError(f"expected an array of numbers or text, got {shown(head)}")
+    # 8 bytes each: steps are summed as int64
+    n = n_elements(lengths, max(dtype.itemsize, stored.itemsize, 8))
+    flat = _joined(inflated(body, n * stored.itemsize), stored)
     if steps == "1":
         flat = np.cumsum(flat, dtype=np.int64)
-    return flat.astype(np.dtype(dtype), copy=False).reshape(lengths)
+    return flat.astype(dtype, copy=False).reshape(lengths)
 
 
 def _smallest(flat: Array) -> tuple[Array, bool]:

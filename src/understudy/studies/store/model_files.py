@@ -14,6 +14,7 @@ import safetensors.torch
 from understudy.core.brief import shown
 from understudy.core.describe import describe
 from understudy.core.files import write_file
+from understudy.core.json_lines import is_damaged, is_sealed, sealed
 from understudy.memory.tensor_stream import PIECE, CheckpointError
 from understudy.studies.definition.cell import Cell
 from understudy.studies.definition.names import KEY_DIGITS, is_key
@@ -53,9 +54,15 @@ def model_files(
         "n_outputs": federation.n_outputs,
         "seed": task.seed,
         "rounds": task.rounds,
-        "crc32": zlib.crc32(content),  # of the other file
+        "weights_crc32": zlib.crc32(content),  # of the other file
     }
-    return {ABOUT: (json.dumps(about, indent=1) + "\n").encode(), WEIGHTS: content}
+    return {ABOUT: description(about), WEIGHTS: content}
+
+
+def description(about: Mapping[str, Any]) -> bytes:
+    """The file beside the weights; its own checksum covers it, and with it that of the weights."""
+    text = json.dumps(about, indent=1).removesuffix("\n}") + "}"
+    return sealed(text.encode()) + b"\n"
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -74,19 +81,21 @@ def has_model(runs: str | Path, key: str) -> bool:
 def is_verified(folder: Path) -> bool:
     """Whether the weights in a cell's folder have a checksum; one that is wrong is an error.
 
-    Models that were written before there were checksums are read, and are "not verified".
+    Models that were written before there were checksums are read, and are "not verified". For a
+    while the description's ``crc32`` was that of the weights, and nothing covered the description.
     """
     about, path = _read_about(folder / ABOUT), folder / WEIGHTS
-    if "crc32" not in about:
+    expected = about.get("weights_crc32", about.get("crc32"))
+    if expected is None:
         return False
     found = 0
     with open(path, "rb") as file:
         while piece := file.read(PIECE):
             found = zlib.crc32(piece, found)
-    if about["crc32"] != found:
+    if expected != found:
         raise CheckpointError(
             f"{path}: damaged: its contents do not fit the checksum in {ABOUT} "
-            f"(expected {shown(about['crc32'])}, got {found})"
+            f"(expected {shown(expected)}, got {found})"
         )
     return True
 
@@ -131,9 +140,13 @@ def cell_module(runs: str | Path, cell: str | Cell, *, trust: bool = False) -> n
 def _read_about(path: Path) -> dict[str, Any]:
     """What a file says of its model, each entry of the type that it was written with."""
     try:
-        about = json.loads(path.read_text())
+        content = path.read_bytes()
+        about = json.loads(content.decode())
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: cannot be read ({error})") from error
+    is_new = isinstance(about, dict) and "weights_crc32" in about
+    if is_damaged(content.removesuffix(b"\n")) or (is_new and not is_sealed(content)):
+        raise CheckpointError(f"{path}: damaged: it does not fit its checksum")
     if not isinstance(about, dict) or "model" not in about or not all(map(_is_size, _sized(about))):
         raise CheckpointError(
             f"{path}: expected an object with a model, and input_shape, n_outputs and seed in "
