@@ -116,18 +116,25 @@ play(LoopbackGrid(nodes_of(toy_app(noisy), 4)), fdms(), rounds=9, folder={str(tm
     assert saved(again.server.state) == saved(whole.server.state)
 
 
-def test_whoever_owed_an_answer_after_the_last_round_is_not_asked_before_it_is_free(tmp_path):
-    """The new run cannot hear of the old one's answers, so it goes by the clock."""
+def played_once_with_a_silent_client(folder, **options):
+    """The grid, its nodes, and what the checkpoint says of client 2, which owes an answer."""
     nodes = nodes_of(toy_app(), 3)
     nodes[2].silent = lambda m: "understudy-introduce" not in m.content["config"]
-    options = {"folder": tmp_path / "run", "deadline": 30.0, "late_for": 20.0}
-    options["fraction_evaluate"] = 0.0
-    first = LoopbackGrid(nodes)
-    play(first, rounds=1, **options)
-    (busy,) = json.loads((json_of_extra(tmp_path / "run"))["extra.busy"])
+    grid = LoopbackGrid(nodes)
+    play(grid, rounds=1, folder=folder, **options)
+    (busy,) = json.loads((json_of_extra(folder))["extra.busy"])
     assert (busy["client"], busy["node"]) == (2, nodes[2].id)
-
     nodes[2].silent = lambda m: False
+    return grid, nodes, busy
+
+
+BRIEFLY = {"deadline": 30.0, "late_for": 20.0, "fraction_evaluate": 0.0}
+
+
+def test_whoever_owed_an_answer_after_the_last_round_is_not_asked_before_it_is_free(tmp_path):
+    """The new run cannot hear of the old one's answers, so it goes by the clock."""
+    first, nodes, _ = played_once_with_a_silent_client(tmp_path / "run", **BRIEFLY)
+    options = {"folder": tmp_path / "run", **BRIEFLY}
     second = LoopbackGrid(nodes, first.time)
     again = play(second, rounds=3, after_round=lambda t: second.time.sleep(30), **options)
     assert [one["2"] for one in again.history] == ["unavailable", "came"]
@@ -139,33 +146,20 @@ def test_whoever_owed_an_answer_after_the_last_round_is_not_asked_before_it_is_f
 
 def test_a_wall_clock_set_back_between_two_runs_keeps_nobody_busy_for_longer(tmp_path):
     """The new run sees a request of the future: it was made now at the latest."""
-    nodes = nodes_of(toy_app(), 3)
-    nodes[2].silent = lambda m: "understudy-introduce" not in m.content["config"]
-    options = {"folder": tmp_path / "run", "deadline": 30.0, "late_for": 20.0}
-    options["fraction_evaluate"] = 0.0
-    first = LoopbackGrid(nodes)
-    play(first, rounds=1, **options)
-    (busy,) = json.loads((json_of_extra(tmp_path / "run"))["extra.busy"])
+    first, nodes, busy = played_once_with_a_silent_client(tmp_path / "run", **BRIEFLY)
     assert busy["asked_at"] == pytest.approx(1e9 + first.time.seconds - 30, abs=5)  # wall clock
-
-    first.time.wall_set_by = -3600.0
-    nodes[2].silent = lambda m: False
     again = LoopbackGrid(nodes, PretendTime())  # another process, whose clock begins anew
     again.time.wall_set_by = first.time.seconds - 3600.0
+    options = {"folder": tmp_path / "run", **BRIEFLY}
     played = play(again, rounds=4, after_round=lambda t: again.time.sleep(30), **options)
     assert [one["2"] for one in played.history] == ["unavailable", "unavailable", "came"]
 
 
 def test_a_busy_client_that_is_back_under_a_new_node_id_has_restarted(tmp_path):
     """As a SuperNode without a registered key is; the request of the old run died with it."""
-    nodes = nodes_of(toy_app(), 3)
-    nodes[2].silent = lambda m: "understudy-introduce" not in m.content["config"]
-    options = {"folder": tmp_path / "run", "fraction_evaluate": 0.0}
-    first = LoopbackGrid(nodes)
-    play(first, rounds=1, **options)
-    (busy,) = json.loads((json_of_extra(tmp_path / "run"))["extra.busy"])
-    assert (busy["client"], busy["node"]) == (2, nodes[2].id)
-
+    options = {"fraction_evaluate": 0.0}
+    first, nodes, _ = played_once_with_a_silent_client(tmp_path / "run", **options)
+    options["folder"] = tmp_path / "run"
     (*_, restarted) = nodes_of(toy_app(), 3, first_id=900)
     again = play(LoopbackGrid([*nodes[:2], restarted], first.time), rounds=2, **options)
     assert again.history == [{"0": "came", "1": "came", "2": "came"}]

@@ -163,46 +163,25 @@ def test_a_late_update_becomes_the_memory_of_its_client():
     torch.testing.assert_close(remembered, torch.full((3,), 3.0))
 
 
-def test_a_client_that_owes_an_answer_is_asked_again_only_when_that_is_given_up():
-    nodes = nodes_of(toy_app(), 3)
-    nodes[2].silent = lambda m: not introduces(m) and round_of(m) < 2
-    grid = LoopbackGrid(nodes)
-    adapter = play(
-        grid,
-        rounds=6,
-        after_round=lambda t: grid.time.sleep(25),
-        deadline=30.0,
-        late_for=60.0,
-        fraction_evaluate=0.0,
-    )
-    # asked at 25 s; 90 s later it is given up, and asked anew
-    assert [one["2"] for one in adapter.history] == [
-        "missing",
-        "unavailable",
-        "unavailable",
-        "came",
-        "came",
-        "came",
-    ]
-
-
-@pytest.mark.parametrize("hours", [-1, 1])
-def test_a_wall_clock_that_is_set_changes_no_deadline(hours):
+@pytest.mark.parametrize("hours", [0, -1, 1])
+def test_a_client_that_owes_an_answer_is_asked_again_only_when_that_is_given_up(hours):
+    """Also where the wall clock is set meanwhile."""
     nodes = nodes_of(toy_app(), 3)
     nodes[2].silent = lambda m: not introduces(m) and round_of(m) < 2
     grid = LoopbackGrid(nodes)
 
     def after_round(t):
         grid.time.sleep(25)
-        if t == 0:
-            grid.time.wall_set_by = 3600.0 * hours
+        grid.time.wall_set_by = 3600.0 * hours * (t >= 0)
 
     options = {"deadline": 30.0, "late_for": 60.0, "fraction_evaluate": 0.0}
-    adapter = play(grid, rounds=5, after_round=after_round, **options)
+    adapter = play(grid, rounds=6, after_round=after_round, **options)
+    # asked at 25 s; 90 s later it is given up, and asked anew
     assert [one["2"] for one in adapter.history] == [
         "missing",
         "unavailable",
         "unavailable",
+        "came",
         "came",
         "came",
     ]
