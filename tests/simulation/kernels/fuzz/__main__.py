@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from tests.simulation.kernels.fuzz import boundary, sanitizers
+from tests.simulation.kernels.fuzz import boundary, planted, sanitizers
 from tests.simulation.kernels.fuzz.cases import case
 from tests.simulation.kernels.fuzz.children import Result, tried
 from tests.simulation.kernels.fuzz.oracle import verdict
@@ -19,7 +19,6 @@ from understudy.simulation.training.kernels import compile as compilation
 from understudy.simulation.training.kernels.library import NEEDS, processor_flags
 
 EVERY_SECONDS = 60  # a line of progress
-MOST_WORDS = 5  # findings of one kind that are shown one by one in the summary
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -42,7 +41,11 @@ def main(arguments: list[str] | None = None) -> int:
                 compilation.compile_one(path, isa, bits)
         boundary.use(folder, isa)
         if options.sanitize:
-            sanitizers.poison_gaps()
+            boundary.guard = sanitizers.Poison()
+        if options.planted:
+            for fault, kind in planted.found().items():
+                print(f"{fault}: {kind}")
+            return 0
         if options.case is not None:
             print(case(options.case).text, flush=True)
             print(verdict(options.case))
@@ -61,6 +64,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="which cases: seed · 10⁹ and on")
     parser.add_argument("--isa", choices=sorted(compilation.INSTRUCTIONS), help="which build")
     parser.add_argument("--sanitize", action="store_true", help="with ASan and UBSan")
+    parser.add_argument("--planted", action="store_true", help="find faults that are put in")
     parser.add_argument("--case", type=int, help="one case only, in this process: to look at it")
     parser.add_argument(
         "--folder", help="where builds are kept; one that is there is used as it is"

@@ -8,10 +8,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch.nn.functional import cross_entropy
 
@@ -42,7 +44,8 @@ def chosen(case: Case) -> EngineChoice:
 
 def kernels(case: Case, choice: EngineChoice) -> Any:
     """The kernels that were chosen for a case."""
-    return engines.engine_for(recipe_of(case, choice), case.data.x, case.data.y)
+    engine = engines.engine_for(recipe_of(case, choice), case.data.x, case.data.y)
+    return engine.another() if case.seed % 4 == 0 else engine  # as threads have it
 
 
 class Loop:
@@ -61,35 +64,42 @@ class Loop:
 # -- in public -------------------------------------------------------------------------------------
 
 
-def in_public(case: Case, engine: str) -> dict[str, Callable[[], Any]]:
-    """What whoever uses the package asks a run of one round for, one after the other.
+class Public:
+    """A run of one round, as whoever uses the package has it."""
 
-    Raises
-    ------
-    Exception
-        What making the run raises.
-    """
-    held = np.concatenate(case.data.clients)
-    rest = np.setdiff1d(np.arange(case.data.n_used), held)
-    n_classes = case.data.n_classes if case.data.y.dtype == torch.int64 else 0
-    data = Federation(case.data.x, case.data.y, case.data.clients, rest, n_classes=n_classes)
-    strategy = fedavg(local=case.local)
-    run = simulate(data, strategy, model=case.module, rounds=1, seed=1, workers=1, engine=engine)
-    everyone, params = np.arange(data.n_clients), case.call.job.params
+    def __init__(self, case: Case, engine: str) -> None:
+        data = case.data
+        rest = np.setdiff1d(np.arange(data.n_used), np.concatenate(data.clients))
+        n_classes = data.n_classes if data.y.dtype == torch.int64 else 0
+        federation = Federation(data.x, data.y, data.clients, rest, n_classes=n_classes)
+        self._run = simulate(
+            federation,
+            fedavg(local=case.local),
+            model=case.module,
+            rounds=1,
+            seed=1,
+            workers=1,
+            engine=engine,
+        )
+        self._everyone, self._params = np.arange(federation.n_clients), case.call.job.params
+        if case.call.change is not None:
+            case.call.change(data)
 
-    def round_() -> torch.Tensor:
-        next(iter(run))
-        return run.state.params.clone()
+    @property
+    def engine(self) -> str:
+        """Which was chosen: "loop", or the kernels and their version."""
+        return self._run.engine
 
-    def loss(of: torch.Tensor) -> torch.Tensor:
-        return torch.tensor([run.scores(of)["test_loss"]])
-
-    return {
-        "a round": round_,
-        "Run.train": lambda: torch.stack(list(run.train(params, everyone, 3).deltas)).clone(),
-        "Run.scores": lambda: loss(params),
-        "Run.scores after a round": lambda: loss(run.state.params),
-    }
+    def answers(self, answer: Callable[[Callable[[], Any]], Any]) -> dict[str, Any]:
+        """What is asked for, one after the other; `answer` calls."""
+        run, params = self._run, self._params
+        questions: dict[str, Callable[[], tuple[torch.Tensor, ...]]] = {
+            "a round": lambda: (next(iter(run)) and run.state.params.clone(),),
+            "Run.train": lambda: (torch.stack(list(run.train(params, self._everyone, 3).deltas)),),
+            "Run.scores": lambda: (torch.tensor([run.scores(params)["test_loss"]]),),
+            "the last scores": lambda: (torch.tensor([run.scores(run.state.params)["test_loss"]]),),
+        }
+        return {name: answer(question) for name, question in questions.items()}
 
 
 # -- which build -----------------------------------------------------------------------------------
@@ -106,39 +116,56 @@ def use(folder: Path, isa: str) -> None:
 
 # -- what lies between the arrays of an arena ------------------------------------------------------
 
-CANARY = 0xA5  # each byte between the arrays
+CANARY = 0xA5
+
+
+class Canaries:
+    """Known bytes between the arrays."""
+
+    def mark(self, gap: npt.NDArray[np.uint8]) -> None:
+        gap[:] = CANARY
+
+    def is_intact(self, gap: npt.NDArray[np.uint8]) -> bool:
+        return bool((gap == CANARY).all())
+
+    def release(self, gap: npt.NDArray[np.uint8]) -> None:
+        """Before the memory is given back."""
+
+
+guard: Any = Canaries()  # the sanitizers have another
+
+
+@dataclass
+class Arena:
+    """One engine's memory, and what of it nobody may touch."""
+
+    gaps: list[npt.NDArray[np.uint8]]
+
+    @property
+    def is_intact(self) -> bool:
+        return all(guard.is_intact(gap) for gap in self.gaps)
 
 
 @contextmanager
-def guarded() -> Iterator[list[tuple[Plan, Any]]]:
-    """Arenas made here hold known bytes between their arrays; gives the list of them."""
-    own, made = Plan.arena, []
+def guarded() -> Iterator[list[Arena]]:
+    """Arenas that are made meanwhile are guarded; gives the list of them."""
+    own, arenas = Plan.arena, []
 
     def arena(plan: Plan) -> Any:
         array = own(plan)
-        for first, last in gaps(plan):
-            array[first:last].view(np.uint8)[:] = CANARY
-        made.append((plan, array))
+        ends = [0, *(last for _, last in plan.spans)]
+        starts = [*(first for first, _ in plan.spans), plan.size]
+        gaps = [array[a:b].view(np.uint8) for a, b in zip(ends, starts, strict=True) if b > a]
+        for gap in gaps:
+            guard.mark(gap)
+        arenas.append(Arena(gaps))
         return array
 
     Plan.arena = arena  # type: ignore[method-assign]
     try:
-        yield made
+        yield arenas
     finally:
         Plan.arena = own  # type: ignore[method-assign]
-
-
-def gaps(plan: Plan) -> list[tuple[int, int]]:
-    """What of an arena nobody may touch."""
-    ends = [0, *(last for _, last in plan.spans)]
-    starts = [*(first for first, _ in plan.spans), plan.size]
-    return [(end, start) for end, start in zip(ends, starts, strict=True) if start > end]
-
-
-def intact(made: list[tuple[Plan, Any]]) -> bool:
-    """Whether the bytes between the arrays are as they were."""
-    return all(
-        (array[first:last].view(np.uint8) == CANARY).all()
-        for plan, array in made
-        for first, last in gaps(plan)
-    )
+        for made in arenas:
+            for gap in made.gaps:
+                guard.release(gap)

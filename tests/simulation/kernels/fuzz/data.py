@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from tests.simulation.kernels.fuzz.draw import Draw
-from tests.simulation.kernels.fuzz.surgery import OwnTensor
+from tests.simulation.kernels.fuzz.weights import OwnTensor
 
 Tensor = torch.Tensor
 

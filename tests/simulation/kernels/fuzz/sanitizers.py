@@ -7,11 +7,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-from tests.simulation.kernels.fuzz import boundary
+import numpy as np
+import numpy.typing as npt
+
 from understudy.simulation.training.kernels import compile as compilation
-from understudy.simulation.training.kernels.plan import Plan
 
 FLAGS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1")
 LIBRARIES = ("libasan.so", "libstdc++.so.6")  # the second: torch throws through the first
@@ -53,21 +53,20 @@ def compiled(path: Path, isa: str, bits: int) -> Path:
     return path
 
 
-def poison_gaps() -> None:
+class Poison:
     """Whoever touches what lies between the arrays of an arena is stopped."""
-    process = ctypes.CDLL(None)
-    own = Plan.arena
-    kept: list[Any] = []  # an arena that is freed would be given out with its poison
 
-    def arena(plan: Plan) -> Any:
-        array = own(plan)
-        kept.append(array)
-        size = array.itemsize
-        for first, last in boundary.gaps(plan):
-            process.__asan_poison_memory_region(
-                ctypes.c_void_p(array.ctypes.data + first * size),
-                ctypes.c_size_t((last - first) * size),
-            )
-        return array
+    def __init__(self) -> None:
+        self._process = ctypes.CDLL(None)
 
-    Plan.arena = arena  # type: ignore[method-assign]
+    def mark(self, gap: npt.NDArray[np.uint8]) -> None:
+        self._process["__asan_poison_memory_region"](*self._region(gap))
+
+    def is_intact(self, _: npt.NDArray[np.uint8]) -> bool:
+        return True  # else the process is gone
+
+    def release(self, gap: npt.NDArray[np.uint8]) -> None:
+        self._process["__asan_unpoison_memory_region"](*self._region(gap))
+
+    def _region(self, gap: npt.NDArray[np.uint8]) -> tuple[ctypes.c_void_p, ctypes.c_size_t]:
+        return ctypes.c_void_p(gap.ctypes.data), ctypes.c_size_t(gap.nbytes)
