@@ -239,9 +239,18 @@ def _is_torchs(part: nn.Module) -> bool:
 def _state(module: nn.Module) -> Any:
     """What a forward with a memory or with dice changes: the next one may take another way."""
     attributes = [
-        {name: repr(value) for name, value in vars(part).items() if name != "training"}
+        {name: _told(name, value) for name, value in vars(part).items() if name != "training"}
         for part in module.modules()
         if not _is_torchs(part)
     ]
     dice = random.getstate(), repr(np.random.get_state())  # noqa: NPY002
     return attributes, dice
+
+
+def _told(name: str, value: Any) -> object:
+    if name == "_modules":
+        return [(child, id(part)) for child, part in value.items()]
+    try:
+        return repr(value)
+    except Exception as error:  # anybody's
+        raise Refused(f"its attribute {name!r} cannot be told from another: {error}") from error
