@@ -138,6 +138,11 @@ class TrainRound:
             if isinstance(refusal.id, int):
                 self.why[refusal.id] = f"{refusal.reason}: {refusal.detail}"
 
+    def senders(self) -> set[int]:
+        """Clients whose update was read, fresh or late."""
+        came = {request.client for request, _, _ in self.came}
+        return came | {request.client for request, _ in self.late}
+
     def taken(self) -> list[RecordDict]:
         """Replies whose update was used."""
         return [
