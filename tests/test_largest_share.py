@@ -1,12 +1,16 @@
-"""The note `largest_share`: how much of a round one client's row carries."""
+"""How much of a round one client's row carries, and what a hostile client gains by it."""
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from benchmarks.hostile_friend import measured
+from benchmarks import hostile_friend
+from benchmarks.hostile_friend import ATTACKS, Clients, gains, markdown, measured
 from understudy import FDMS, Arrivals, Capped, FedVARP, Population, Stale, Strategy
 from understudy.core.types import Applied
 from understudy.simulation import oracle
@@ -62,6 +66,42 @@ def test_a_client_that_copies_the_others_is_heard_and_the_cap_bounds_it() -> Non
     free, bounded = measured(FDMS()), measured(Capped(FDMS(), 0.2))
     assert 0.5 < free["mean"] < 0.8
     assert bounded["mean"] < 0.3 < free["mean"]
+
+
+def most_gained(name: str) -> dict[str, float]:
+    """Attack → its largest gain over some seeds, where about seven clients come."""
+    strategy = Strategy(weighting="examples", **hostile_friend.STRATEGIES[name])
+    most = dict.fromkeys(ATTACKS, 0.0)
+    for seed in range(3):
+        for attack, gain in gains(strategy, Clients(seed)):
+            most[attack] = max(most[attack], gain)
+    return most
+
+
+def test_what_one_hostile_client_gains() -> None:
+    """In honest norms: without bound, or less than one update where the pages say so."""
+    free = most_gained("FedAvg")
+    assert free["a million times as large"] > 1e4
+    believed = most_gained("FedAvg, claim_factor=1e9")["and claims a million"]
+    assert free["turned round"] < free["and claims a million"] < believed
+    for name in ("Median()", "Capped(FDMS(), 0.2), Median(min_rows=5, mixtures=False)"):
+        robust = most_gained(name)
+        assert max(robust.values()) < 1
+        assert robust["and claims a million"] == robust["turned round"]
+
+
+def test_the_pages_have_the_measured_gains() -> None:
+    """benchmarks/hostile_friend.json, which the command in the pages writes."""
+    report = json.loads(hostile_friend.OUTPUT.read_text(encoding="utf-8"))
+    root = Path(__file__).parents[1]
+    for page, comes in (("SECURITY.md", "0.3"), ("docs/algorithms/aggregators.md", "0.8")):
+        text = (root / page).read_text(encoding="utf-8")
+        assert markdown(report["gains"][comes]) in text
+        assert "{} to {}".format(*report["who_came"][comes]) in text
+    text = (root / "docs/algorithms/fdms.md").read_text(encoding="utf-8")
+    shares = report["shares"]
+    assert f"{shares['FDMS()']['mean']:.2f} of a round" in text
+    assert f"{shares['Capped(FDMS(), 0.2)']['mean']:.2f} on average" in text
 
 
 def test_the_oracle_divides_by_no_zero() -> None:

@@ -127,6 +127,7 @@ def example_population(n_clients: int = N_CLIENTS) -> Population:
         similarity=np.atleast_2d(np.corrcoef(features)),
         p=np.linspace(0.4, 0.9, n_clients),
         groups=np.arange(n_clients) % 2,
+        claimed=np.zeros(n_clients, dtype=np.bool_),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 
 from tests.reference.rounds import Round, random_rounds
 from tests.reference.twin import Twin
-from understudy import Arrivals, Population, Strategy
+from understudy import Arrivals, Capped, Median, Population, Strategy, TrimmedMean
 
 N, D = 9, 7
 RTOL, ATOL = 1e-5, 1e-10
@@ -17,20 +18,45 @@ RTOL, ATOL = 1e-5, 1e-10
 
 @dataclass
 class Weights:
-    """n_i as the server knows them: the last one reported; unknown = the mean of the known."""
+    """n_i as the server counts them: the last one reported, if the population or a cap allows it.
+
+    Unknown = the mean of the known, or their median where some of these are only claims.
+    """
 
     weighting: str
-    n_examples: np.ndarray  # (N,) NaN: unknown
+    n_examples: np.ndarray  # (N,) the last one told, NaN: unknown
+    given: np.ndarray  # (N,) by the population, NaN: not given
+    factor: float  # times the median: what a claim counts at most
+    one_vote: bool  # a claim is no weight at all
 
     def base(self, active: np.ndarray) -> np.ndarray:
         n = len(self.n_examples)
         if self.weighting == "clients":
             values = [1.0] * n
         else:
-            known = [x for x in self.n_examples if not np.isnan(x)]
-            mean = sum(known) / len(known) if known else 1.0
-            values = [mean if np.isnan(x) else x for x in self.n_examples]
+            counted = [self.counted(i, active) for i in range(n)]
+            known = [x for x in counted if x is not None]
+            claims = [i for i in range(n) if counted[i] is not None and np.isnan(self.given[i])]
+            if not known:
+                usual = 1.0
+            elif claims:
+                usual = statistics.median(known)
+            else:
+                usual = sum(known) / len(known)
+            values = [usual if x is None else x for x in counted]
         return np.array([values[i] if active[i] else 0.0 for i in range(n)])
+
+    def counted(self, i: int, active: np.ndarray) -> float | None:
+        told, given = float(self.n_examples[i]), float(self.given[i])
+        if np.isnan(told):
+            return None
+        if self.one_vote:
+            return None if np.isnan(given) else min(told, given)
+        if not np.isnan(given):
+            return told
+        heard = [x for x, here in zip(self.n_examples, active, strict=True) if here]
+        median = statistics.median_low([float(x) for x in heard if not np.isnan(x)])
+        return min(told, self.factor * median)
 
 
 @dataclass
@@ -54,7 +80,14 @@ class Play:
         first = self.rounds[0].n_examples.copy()
         if not self.n_known:
             first[::2] = np.nan
-        self.weights = Weights(self.strategy.weighting, first.copy())
+        parts = (self.strategy.aggregator, self.strategy.compensator)
+        self.weights = Weights(
+            self.strategy.weighting,
+            n_examples=first.copy(),
+            given=first.copy(),
+            factor=self.strategy.claim_factor,
+            one_vote=any(isinstance(part, Median | TrimmedMean | Capped) for part in parts),
+        )
         start = torch.from_numpy(rng.normal(size=D))
         self.state = self.strategy.init(
             Population(N, n_examples=first, p=self.rounds[0].p),

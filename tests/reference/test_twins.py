@@ -280,6 +280,15 @@ def test_norm_guard(seed, compensator, factor) -> None:
     play.run(twin, guard=NormGuardTwin(factor, n_parameters))
 
 
+def twin_of(aggregator):
+    def combine(parts):
+        if isinstance(aggregator, Median):
+            return aggregators.median(parts, D)
+        return aggregators.trimmed_mean(parts, D, aggregator.share)
+
+    return combine
+
+
 @by_weighting
 @pytest.mark.parametrize(
     ("compensator", "twin"),
@@ -288,13 +297,36 @@ def test_norm_guard(seed, compensator, factor) -> None:
 )
 @pytest.mark.parametrize("aggregator", [Median(), TrimmedMean(0.1), TrimmedMean(0.3)], ids=repr)
 def test_robust_aggregators(seed, weighting, compensator, twin, aggregator) -> None:
-    def combine(parts):
-        if isinstance(aggregator, Median):
-            return aggregators.median(parts, D)
-        return aggregators.trimmed_mean(parts, D, aggregator.share)
-
     strategy = Strategy(compensator=compensator, aggregator=aggregator, weighting=weighting)
-    Play(strategy, seed).run(twin(N, D), combine=combine)
+    Play(strategy, seed).run(twin(N, D), combine=twin_of(aggregator))
+
+
+@pytest.mark.parametrize(
+    ("compensator", "twin"),
+    [
+        (Ignore(), IgnoreTwin),
+        (FDMS(), FDMSTwin),
+        (Stale(), StaleTwin),
+        (MIFA(), MIFATwin),
+        (FedVARP(), FedVARPTwin),
+        (FedAvgIS(), FedAvgISTwin),
+    ],
+    ids=lambda value: getattr(value, "__name__", repr(value)),
+)
+@pytest.mark.parametrize("claim_factor", [1.0, 1.5])
+def test_claims_are_capped(seed, compensator, twin, claim_factor) -> None:
+    """Every other size is not confirmed, and the cap is low: it acts in many rounds."""
+    strategy = Strategy(compensator=compensator, weighting="examples", claim_factor=claim_factor)
+    capped = 0
+    for _, _, applied in Play(strategy, seed, n_known=False).against(twin(N, D)):
+        capped += applied.notes.get("claims_capped", 0) > 0
+    assert capped > 20, "few claims were capped: the test shows nothing"
+
+
+@pytest.mark.parametrize("aggregator", [Median(), TrimmedMean(0.3)], ids=repr)
+def test_claims_have_one_vote(seed, aggregator) -> None:
+    strategy = Strategy(compensator=FDMS(), aggregator=aggregator, weighting="examples")
+    Play(strategy, seed, n_known=False).run(FDMSTwin(N, D), combine=twin_of(aggregator))
 
 
 @pytest.mark.parametrize("schedule", [constant, Exponential(0.9)])

@@ -6,6 +6,7 @@ import gc
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -33,11 +34,15 @@ class Recorded:
         self.engines.append(made)
         return made
 
-    def train(self, job: Job) -> Trained:
+    def train(self, job: Job, is_stopped: Callable[[], bool] = lambda: False) -> Trained:
+        trained: Trained = []
         for client in job.clients:
+            if is_stopped():
+                break
             self.happens(client)
             self.trained.append(client)
-        return [(client, float(client)) for client in job.clients]
+            trained.append((client, float(client)))
+        return trained
 
     def outputs(self, params: torch.Tensor, indices: Any) -> torch.Tensor:
         return torch.as_tensor(indices).float()[:, None] + params

@@ -31,7 +31,7 @@ from understudy.parts.compensators.memory import Memory
 from understudy.parts.compensators.mifa import MIFA
 from understudy.parts.compensators.stale import Stale
 from understudy.parts.servers import Sgd
-from understudy.server.state import base_weights
+from understudy.server.weights import base_weights
 
 if TYPE_CHECKING:
     from understudy.simulation.run import Run

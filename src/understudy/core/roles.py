@@ -133,7 +133,12 @@ class Guard(Protocol):
 
 @runtime_checkable
 class Aggregator(Protocol):
-    """From contributions to one update."""
+    """From contributions to one update.
+
+    It may have ``notes(contributions)``, numbers by name for the log; ``min_rows``, the number of
+    clients' rows below which no step is taken; and ``ignores_claims = True`` (a compensator too),
+    where a client's own word for its number of examples must not be a weight.
+    """
 
     def aggregate(self, contributions: Contributions) -> torch.Tensor:
         """The (d,) update; contributions are never empty."""

@@ -96,7 +96,8 @@ class Population:
     n_clients : int
         N. Clients are the integers 0 .. N-1.
     n_examples : (N,) array, optional
-        Training examples of each client, > 0; NaN where unknown.
+        Training examples of each client, > 0; NaN where unknown. What is given here is confirmed;
+        what clients report beyond it are claims, see `Strategy`.
     label_counts : (N, C) array, optional
         Label histogram of each client; a row of NaN where unknown.
     features : (N, f) array, optional
@@ -108,6 +109,8 @@ class Population:
     groups : (N,) array of int, optional
         Cluster of each client: for availability, oracle and pictures. No sampler or compensator
         reads it.
+    claimed : (N,) array of bool, optional
+        Whose entry in `n_examples` is only what the client reports of itself: it is not confirmed.
     """
 
     n_clients: int
@@ -117,6 +120,7 @@ class Population:
     similarity: Floats | None = None
     p: Floats | None = None
     groups: Ints | None = None
+    claimed: Bools | None = None
 
     def __post_init__(self) -> None:
         checks.integer("n_clients", self.n_clients, low=1)
@@ -133,7 +137,17 @@ class Population:
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, checks.array(name, value, shape, kind))
+        if self.claimed is not None:
+            object.__setattr__(self, "claimed", checks.mask("claimed", self.claimed, n))
         self._check_values()
+
+    @property
+    def confirmed(self) -> Bools:
+        """(N,) whose number of examples is given, and not by the client itself."""
+        if self.n_examples is None:
+            return np.zeros(self.n_clients, dtype=np.bool_)
+        known: Bools = ~np.isnan(self.n_examples)
+        return known if self.claimed is None else known & ~self.claimed
 
     def _check_values(self) -> None:
         if self.n_examples is not None:

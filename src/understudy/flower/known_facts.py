@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from understudy.core.types import Floats, Population
+from understudy.core.types import Bools, Floats, Population
 from understudy.flower.reply_checks import Report
 from understudy.server.state import ServerState
 
@@ -42,9 +42,11 @@ def population(
     for number in retired:
         known = without(known, number)
     sizes = _longer(known.n_examples, n_clients)
+    claimed = _claims(n_clients, known)
     for number, report in reports.items():
         if report.n_examples is not None and np.isnan(sizes[number]):
             sizes[number] = report.n_examples
+            claimed[number] = True
     before = known.label_counts if earlier_counts is None else earlier_counts
     counts = _histograms(n_clients, before, reports)
     sizes[retired] = np.nan
@@ -52,8 +54,23 @@ def population(
         counts[retired] = np.nan
     given = sizes if not np.isnan(sizes).all() else None
     if known.n_clients == n_clients:
-        return replace(known, n_examples=given, label_counts=counts)
-    return Population(n_clients, n_examples=given, label_counts=counts)
+        return replace(known, n_examples=given, label_counts=counts, claimed=claimed)
+    return Population(n_clients, n_examples=given, label_counts=counts, claimed=claimed)
+
+
+def _claims(n_clients: int, declared: Population) -> Bools:
+    """(N,) whose size is not the user's word: it was not declared, or declared as a claim."""
+    claimed = np.ones(n_clients, dtype=np.bool_)
+    claimed[: declared.n_clients] = ~declared.confirmed
+    return claimed
+
+
+def with_claims(known: Population, declared: Population | None) -> Population:
+    """A population as older versions stored it, without a word on whose sizes were declared."""
+    if known.claimed is not None:
+        return known
+    none = Population(known.n_clients)
+    return replace(known, claimed=_claims(known.n_clients, declared or none))
 
 
 def is_closed(declared: Population | None) -> bool:

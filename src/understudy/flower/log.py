@@ -5,12 +5,16 @@ from __future__ import annotations
 import io
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from flwr.serverapp.strategy import Result
 
 from understudy.core.printable import one_line
+from understudy.core.types import Applied
+from understudy.flower.clients.roster import Client
+from understudy.server.state import ServerState
+from understudy.server.strategy import Strategy
 
 if TYPE_CHECKING:
     from understudy.flower.strategy import UnderstudyStrategy
@@ -35,7 +39,8 @@ def settings(strategy: UnderstudyStrategy) -> Iterator[str]:
     yield f"\t│\t├──Compensator: {_short(parts.compensator)}"
     yield f"\t│\t├──Aggregator and server: {_short(parts.aggregator)} | {_short(parts.server)}"
     yield f"\t│\t├──Clients train: {_short(parts.local)}"
-    yield f"\t│\t└──Weighting: by {parts.weighting}"
+    yield f"\t│\t├──Weighting: by {parts.weighting}"
+    yield f"\t│\t└──Examples that no population confirms: {_claims(parts)}"
     yield "\t├──> Rounds:"
     yield f"\t│\t├──Deadline: {timing.deadline:g} s"
     yield f"\t│\t├──Quorum: {timing.quorum:.0%}, then {timing.grace:g} s of grace"
@@ -61,6 +66,47 @@ def settings(strategy: UnderstudyStrategy) -> Iterator[str]:
     yield f"\t\t├── Weighted by: '{strategy.weighted_by_key}'"
     yield f"\t\t├── ArrayRecord key: '{strategy.arrayrecord_key}'"
     yield f"\t\t└── ConfigRecord key: '{strategy.configrecord_key}'"
+
+
+def _claims(parts: Strategy) -> str:
+    """What they count, whoever uses them: the mean, or a sampler."""
+    if parts.ignores_claims:
+        return "one vote each, whatever is reported"
+    return f"at most {parts.claim_factor:g} times the median of those known"
+
+
+def warnings(
+    applied: Applied, state: ServerState, clients: Sequence[Client], came: Iterable[int]
+) -> Iterator[str]:
+    """What whoever runs the federation should know of a round's weights.
+
+    Parameters
+    ----------
+    applied : Applied
+        The round.
+    state : ServerState
+        After it.
+    clients : sequence of Client
+        Their ids.
+    came : iterable of int
+        Whose updates were taken in this round, fresh or late.
+    """
+    notes, strategy = applied.notes, state.made_by
+    robust = type(strategy.aggregator).__name__
+    if notes.get("claims_capped"):
+        counted = state.believed_examples()
+        for number in sorted(set(came)):
+            if counted[number] < state.n_examples[number]:
+                yield (
+                    f"{clients[number].id} reports {state.n_examples[number]:g} examples, which no "
+                    f"population confirms: they count as {counted[number]:g}, "
+                    f"{strategy.claim_factor:g} times the median of those known"
+                )
+    if "too_few_rows" in notes:
+        least = getattr(strategy.aggregator, "min_rows", 1)
+        yield f"no step: {notes['too_few_rows']:g} rows of clients, {robust} wants at least {least}"
+    if notes.get("rows_held") == 0:
+        yield f"one client alone can move this round's {robust} anywhere (note rows_held)"
 
 
 def _short(part: object) -> str:

@@ -111,6 +111,7 @@ class LiveServer:
                     raise ValueError(
                         f"roster: expected {state.n_clients} clients, got {len(self.roster)}"
                     )
+            state.population = known_facts.with_claims(state.population, self._declared)
             if any(client.retired for client in self.roster.clients):
                 erase_free_rows(state)  # a crash may have come between retiring and erasing
             self._kept(state, template)

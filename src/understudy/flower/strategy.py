@@ -511,6 +511,11 @@ class UnderstudyStrategy(FlowerStrategy):
             if one.outcome != Outcome.CAME:
                 why = f" ({one.detail})" if one.detail else ""
                 logger.info("\t> %s: %s%s", one.id, one.outcome.name.lower(), why)
+        assert round_.applied is not None
+        for line in logged.warnings(
+            round_.applied, self.server.state, self.server.roster.clients, round_.senders()
+        ):
+            logger.warning("\t> %s", line)
 
     def _finish_round(self) -> None:
         """Log the round, and commit the state that follows it."""

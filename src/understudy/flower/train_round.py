@@ -139,6 +139,11 @@ class TrainRound:
             if isinstance(refusal.id, int):
                 self.why[refusal.id] = f"{refusal.reason}: {refusal.detail}"
 
+    def senders(self) -> set[int]:
+        """Clients whose update was read, fresh or late."""
+        came = {request.client for request, _, _ in self.came}
+        return came | {request.client for request, _ in self.late}
+
     def taken(self, clients: Sequence[Client]) -> dict[str, RecordDict]:
         """Replies whose update was used, by the ids of their clients."""
         return {

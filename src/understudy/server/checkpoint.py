@@ -49,8 +49,9 @@ if TYPE_CHECKING:
 FORMAT = 1
 LAST_ROUND = 2**53  # a file that says more is not one of ours
 # What older checkpoints do not hold, and stays as a new state has it. They did not note rounds
-# without a step: these count as updates in the schedules' clock, as they did when they were played.
-LATER = ("idle",)
+# without a step: these count as updates in the schedules' clock, as they did when they were played;
+# nor, for Gather, the base weights of the round in which a client came.
+LATER = ("idle", "compensator.base_when_came")
 
 __all__ = ["FolderInUse", "commit", "load_state", "resume", "save_state"]
 

@@ -15,7 +15,7 @@ from understudy.memory.rows import RowStore, stride_bytes
 from understudy.memory.run_folder import own_file
 from understudy.memory.tensor_stream import CheckpointError, Reader, named_faults
 
-POPULATION = ("n_examples", "label_counts", "features", "similarity", "p", "groups")
+POPULATION = ("n_examples", "label_counts", "features", "similarity", "p", "groups", "claimed")
 
 
 def files_of(reader: Reader) -> tuple[str, dict[str, str]]:

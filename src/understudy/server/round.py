@@ -18,13 +18,16 @@ import torch
 from understudy.core import answers, checks
 from understudy.core.describe import describe, differences
 from understudy.core.rng import generator
+from understudy.core.roles import Aggregator
 from understudy.core.threads import one_thread
 from understudy.core.types import (
     Applied,
     Arrivals,
     Cohort,
     Contributions,
+    Floats,
     Ints,
+    Population,
     RoundEnd,
     RoundStart,
 )
@@ -32,13 +35,13 @@ from understudy.server import checkpoint
 from understudy.server.admission import Admitted, Bounds, admit, outcomes
 from understudy.server.state import (
     ServerState,
-    base_weights,
     learn_facts,
     leaves,
     part_copy,
     restore_part,
     still_pending,
 )
+from understudy.server.weights import base_weights, claim_notes
 
 if TYPE_CHECKING:
     from understudy.server.strategy import Strategy
@@ -125,7 +128,7 @@ def fill_round(
                 state.params,
                 state.n_parameters,
                 state.n_clients,
-                state.population.n_examples,
+                _given_examples(state.population),
                 strategy.max_norm,
                 strategy.max_examples,
             ),
@@ -141,6 +144,7 @@ def fill_round(
             notes.update(answers.notes(strategy.guard, "guard", said))
             clock.lap("guard")
         end = round_end(strategy, state, cohort, fresh, late)
+        notes.update(claim_notes(state, end.came, strategy.weighting))
         contributions, update = Contributions.none(), None
         if len(fresh):
             answer = strategy.compensator.fill(state.compensator, end)
@@ -148,8 +152,8 @@ def fill_round(
             notes.update(answers.notes(strategy.compensator, "fill", contributions.notes))
         clock.lap("fill")
         if len(contributions):
-            summed = strategy.aggregator.aggregate(contributions)
-            update = answers.vector(strategy.aggregator, "aggregate", summed, state.params)
+            update, said = _aggregated(strategy.aggregator, contributions, state.params)
+            notes.update(said)
             clock.lap("aggregate")
             notes.update(_largest_share(contributions))
     return Filled(end, contributions, update, admitted, notes, clock.laps)
@@ -195,6 +199,27 @@ def finish_round(strategy: Strategy, state: ServerState, filled: Filled) -> Appl
         stepped=step is not None,
         timings=clock.laps,
     )
+
+
+def _aggregated(
+    aggregator: Aggregator, contributions: Contributions, params: torch.Tensor
+) -> tuple[torch.Tensor | None, Mapping[str, float]]:
+    """The update, None where there are too few rows for one; and what there is to tell of it."""
+    min_rows = getattr(aggregator, "min_rows", 1)
+    if min_rows > 1:
+        n_rows = len(np.unique(contributions.row[contributions.source >= 0]))
+        if n_rows < min_rows:
+            return None, {"too_few_rows": float(n_rows)}
+    update = answers.vector(aggregator, "aggregate", aggregator.aggregate(contributions), params)
+    tell = getattr(aggregator, "notes", None)
+    said = None if tell is None else tell(contributions)
+    return update, answers.notes(aggregator, "notes", said)
+
+
+def _given_examples(population: Population) -> Floats | None:
+    """(N,) what the population itself vouches for, NaN elsewhere: the bound of what is reported."""
+    sizes = population.n_examples
+    return None if sizes is None else np.where(population.confirmed, sizes, np.nan)
 
 
 def _largest_share(contributions: Contributions) -> dict[str, float]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from understudy.core.claims import believed
 from understudy.core.types import Arrivals, Bools, Floats, Ints, Population
 from understudy.memory.commits import COMMIT_EVERY, CommitTimer
 from understudy.memory.rows import RowStore
@@ -28,7 +29,7 @@ class ServerState:
     """What changes from round to round. `params` is the flat model; `t` the round that comes next.
 
     The states of the parts are theirs alone. Facts learnt during the run (`n_examples`,
-    `label_counts`) live here, NaN where unknown.
+    `label_counts`) live here as they were told, NaN where unknown.
     """
 
     population: Population = field(metadata={"saved": False})  # kept in a file of its own
@@ -69,9 +70,21 @@ class ServerState:
         return int(t - np.searchsorted(self.idle, t))
 
     def known_population(self) -> Population:
-        """The population with the facts learnt so far."""
-        known = self.n_examples if not np.isnan(self.n_examples).all() else None
+        """The population with the facts learnt so far, claims at what they count."""
+        sizes = self.believed_examples()
+        known = None if np.isnan(sizes).all() else sizes
         return _with_facts(self.population, known, self.label_counts)
+
+    def believed_examples(self) -> Floats:
+        """(N,) what each client's number of examples counts: see `understudy.core.claims`."""
+        strategy = self.made_by
+        return believed(
+            self.population,
+            self.n_examples,
+            self.active,
+            factor=strategy.claim_factor,
+            ignored=strategy.ignores_claims,
+        )
 
     def refuse_half_a_round(self) -> None:
         """Raise where a round was broken off: memories may have taken in a part of it."""
@@ -101,6 +114,7 @@ def _with_facts(
     for item in fields(Population):
         object.__setattr__(known, item.name, getattr(population, item.name))
     object.__setattr__(known, "n_examples", n_examples)
+    object.__setattr__(known, "claimed", ~population.confirmed)
     object.__setattr__(known, "label_counts", label_counts)
     return known
 
@@ -117,18 +131,6 @@ def learn_facts(state: ServerState, arrivals: Arrivals) -> None:
         if counts.shape[1] == state.label_counts.shape[1]:
             told = ~np.isnan(counts).any(axis=1)
             state.label_counts[ids[told]] = counts[told]
-
-
-def base_weights(state: ServerState, weighting: str) -> Floats:
-    """(N,) n_i or 1 by `weighting`; an unknown n_i is the mean of the known, a retired client 0."""
-    if weighting == "clients":
-        base = np.ones(state.n_clients)
-    else:
-        known = ~np.isnan(state.n_examples)
-        mean = float(state.n_examples[known].mean()) if known.any() else 1.0
-        base = np.where(known, state.n_examples, mean)
-    base[~state.active] = 0.0
-    return base
 
 
 def still_pending(
@@ -316,7 +318,12 @@ def grown_facts(
             raise ValueError(f"population.{name}: the population had it, the larger one has none")
     sizes = _carried(state.population.n_examples, population.n_examples, n)
     counts = _carried(state.population.label_counts, population.label_counts, n)
-    given = replace(population, n_examples=sizes, label_counts=counts)
+    given = replace(
+        population,
+        n_examples=sizes,
+        label_counts=counts,
+        claimed=_carried_claims(state.population, population),
+    )
     n_examples = _carried(state.n_examples, sizes, n, learnt=True)
     assert n_examples is not None
     return given, n_examples, _carried(state.label_counts, counts, n, learnt=True)
@@ -335,3 +342,18 @@ def _carried(
     take = known if learnt else known & np.isnan(corner)
     corner[take] = old[take]
     return result
+
+
+def _carried_claims(old: Population, new: Population) -> Bools | None:
+    """(N,) whose size is a claim: as the larger population says, or the old one where it is silent.
+
+    A larger population that has no size of a client neither confirms nor doubts it.
+    """
+    if old.claimed is None and new.claimed is None:
+        return None
+    claimed = np.zeros(new.n_clients, dtype=np.bool_)
+    claimed[: old.n_clients] = False if old.claimed is None else old.claimed
+    if new.n_examples is not None:
+        told = ~np.isnan(new.n_examples)
+        claimed[told] = False if new.claimed is None else new.claimed[told]
+    return claimed

@@ -82,6 +82,11 @@ class Strategy:
     max_examples : float, optional
         Most examples that a client may report. In any case ten times what the `Population` says of
         a client are the most that are believed.
+    claim_factor : float
+        At least 1. A number of examples that no `Population` confirms counts at most this many
+        times the median of all that are known; the note ``claims_capped`` says that it was so. A
+        robust aggregator (`Median`, `TrimmedMean`) or compensator (`Capped`) gives such a client
+        one vote instead, whatever it claims. Confirmed sizes, as in a simulation, are not capped.
 
     Examples
     --------
@@ -105,6 +110,7 @@ class Strategy:
     weighting: str = "clients"
     max_norm: float | None = added("0.2", None)
     max_examples: float | None = added("0.2", None)
+    claim_factor: float = added("0.2", 10.0)
 
     def __post_init__(self) -> None:
         checks.part("sampler", self.sampler, "init", "pick", "learn")
@@ -120,6 +126,7 @@ class Strategy:
             checks.number("max_norm", self.max_norm, low=0, low_open=True)
         if self.max_examples is not None:
             checks.number("max_examples", self.max_examples, low=1)
+        checks.number("claim_factor", self.claim_factor, low=1)
         parts = (self.sampler, self.compensator, self.aggregator, self.server, self.guard)
         for part in (*parts, self.local.rule):
             check_with(part, self)
@@ -127,6 +134,12 @@ class Strategy:
     def __repr__(self) -> str:
         """What differs from the defaults, as one would write it."""
         return brief_lines(self)
+
+    @property
+    def ignores_claims(self) -> bool:
+        """Whether a part gives one vote to each client whose size no population confirms."""
+        parts = (self.aggregator, self.compensator)
+        return any(getattr(part, "ignores_claims", False) for part in parts)
 
     # -- a run's beginning ---------------------------------------------------------------------
 

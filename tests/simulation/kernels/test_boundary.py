@@ -318,13 +318,14 @@ def test_rows_that_do_not_fit_are_refused(build):
 
     rows = torch.zeros(1, 42, dtype=torch.float64)
     for name, refused in {
-        "matrix: expected shape": job(matrix=rows),
+        "matrix: expected rows of 21 numbers": job(matrix=rows),
         "matrix: expected numbers that lie densely": job(matrix=rows[:, ::2]),
         "matrix: expected float64": job(matrix=torch.zeros(1, 21)),
-        "start: expected shape": job(starts=rows),
-        "correction: expected float64": job(corrections=torch.zeros(1, 21)),
+        "starts: expected rows of 21 numbers": job(starts=rows),
+        "rows: expected 0 .. 0, got 1": job(rows=[1]),
+        "corrections: expected float64": job(corrections=torch.zeros(1, 21)),
     }.items():
-        with pytest.raises((ValueError, TypeError), match=name):
+        with pytest.raises((ValueError, TypeError, IndexError), match=name):
             engine.train(refused)
     assert not rows.any()
 

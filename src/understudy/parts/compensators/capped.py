@@ -23,8 +23,9 @@ class Capped:
     """Limit what one row carries *for others* to ``max(share, 1/|came|)`` of the total.
 
     A friend of many absent clients may otherwise have ten times anyone's weight: a risk to
-    stability, and an opening for a hostile client. A row's own weight is never cut. What is cut
-    goes to the others who came, in proportion to q, until none is over; mixtures are exempt.
+    stability, and an opening for a hostile client. A row's own weight is never cut; so that it is
+    not what its client claims, a client whose size no `Population` confirms has one vote. What is
+    cut goes to the others who came, in proportion to q, until none is over; mixtures are exempt.
 
     Parameters
     ----------
@@ -38,6 +39,7 @@ class Capped:
     share: float = 0.2
     signed = False
     normalised = True
+    ignores_claims = True
 
     def __post_init__(self) -> None:
         checks.part("inner", self.inner, "init", "fill", "learn")

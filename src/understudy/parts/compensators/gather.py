@@ -16,6 +16,7 @@ from understudy.memory.rows import RowStore
 class GatherState:
     rows: RowStore  # updates since the last step
     weight: Floats  # (N,) q of the round in which each came
+    base_when_came: Floats  # (N,) base weight of that round, NaN where it was not noted
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,9 @@ class Gather:
 
     Notes
     -----
-    Means are weighted by q of the round in which a client came. Who comes twice counts once, with
-    its last update. A late update is dropped: its client is asked again.
+    Means are weighted by q of the round in which a client came, or less where its number of
+    examples counts less by now (the cap of a claim comes down as others are heard of). Who comes
+    twice counts once, with its last update. A late update is dropped: its client is asked again.
 
     References
     ----------
@@ -40,7 +42,8 @@ class Gather:
     normalised = True
 
     def init(self, setup: Setup) -> GatherState:
-        return GatherState(setup.rows(), np.zeros(setup.population.n_clients))
+        n = setup.population.n_clients
+        return GatherState(setup.rows(), np.zeros(n), np.full(n, np.nan))
 
     def fill(self, state: GatherState, end: RoundEnd) -> Contributions:
         gathered = state.rows.known & end.active
@@ -49,10 +52,12 @@ class Gather:
             return Contributions.none({"gather_missing": float(len(missing))})
         came = end.came
         others = np.setdiff1d(np.flatnonzero(gathered), came)
-        total = end.q[came].sum() + state.weight[others].sum()
+        less = end.base[others] / state.base_when_came[others]
+        weight = state.weight[others] * np.fmin(less, 1.0)  # NaN: counts as it did
+        total = end.q[came].sum() + weight.sum()
         return Contributions.of(
             (came, end.fresh(), np.arange(len(came)), end.q[came] / total),
-            (others, state.rows.block(), state.rows.slot[others], state.weight[others] / total),
+            (others, state.rows.block(), state.rows.slot[others], weight / total),
         )
 
     def learn(
@@ -64,5 +69,5 @@ class Gather:
             return {}
         for client, delta in end.arrivals:
             state.rows.put(client, delta)
-            state.weight[client] = end.q[client]
+            state.weight[client], state.base_when_came[client] = end.q[client], end.base[client]
         return {}

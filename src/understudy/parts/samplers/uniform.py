@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from understudy.core import checks
+from understudy.core.claims import without_gaps
 from understudy.core.types import Floats, Ints, Population, RoundEnd, RoundStart, Setup
 
 if TYPE_CHECKING:
@@ -125,8 +126,7 @@ class ByData:
 
 
 def known_sizes(population: Population) -> Floats:
-    """(N,) examples of each client; the mean of the known where unknown, 1 where none is known."""
+    """(N,) examples of each client; a usual number where unknown, 1 where none is known."""
     if population.n_examples is None:
         return np.ones(population.n_clients)
-    sizes = population.n_examples
-    return np.where(np.isnan(sizes), np.nanmean(sizes), sizes)
+    return without_gaps(population.n_examples, population.claimed)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,13 @@ from torch.nn.functional import cross_entropy
 
 from understudy.core.flat import Layout
 from understudy.core.rng import generator, torch_seed
-from understudy.core.types import Floats, Ints
+from understudy.core.types import Ints
 from understudy.simulation.training.batches import drawn
 from understudy.simulation.training.jobs import Job, Recipe, Trained
 from understudy.simulation.training.kernels.chain import chain_of
 from understudy.simulation.training.kernels.layers import Dropout, Layer, Refused
 from understudy.simulation.training.kernels.library import BITS, Library, loaded
-from understudy.simulation.training.kernels.memory import TYPES, Memory, memory
+from understudy.simulation.training.kernels.memory import TYPES, Memory, Rows, memory, rows
 from understudy.simulation.training.kernels.plan import Plan, plan_of
 
 INT64, FLOAT64 = np.dtype(np.int64), np.dtype(np.float64)
@@ -66,6 +67,19 @@ def kernel_plan(
     return plan
 
 
+@dataclass(frozen=True, eq=False)
+class _Call:
+    """What all clients of a call share, looked at once."""
+
+    data: Memory
+    labels: Ints  # (n,) of all examples
+    rates: Memory
+    start: Memory
+    starts: Rows | None
+    corrections: Rows | None
+    deltas: Rows
+
+
 class KernelEngine:
     """Trains clients by compiled kernels: same steps as the loop, all of a client in one call.
 
@@ -111,15 +125,26 @@ class KernelEngine:
         """The same with an arena of its own, for another thread."""
         return KernelEngine(self.recipe, self.x, self.y, self.plan, self.library)
 
-    def train(self, job: Job) -> Trained:
-        local = self.recipe.local
+    def train(self, job: Job, is_stopped: Callable[[], bool] = lambda: False) -> Trained:
+        """Train the clients of a job, until somebody stops it: that is asked before each."""
+        plan, local = self.plan, self.recipe.local
         terms = job.lr_of(local), local.weight_decay, local.rule.mu, local.momentum
-        rates, data = np.array(terms, dtype=FLOAT64), self._data()
+        call = _Call(
+            data=self._data(),
+            labels=self._labels(),
+            rates=memory("rates", np.array(terms, dtype=FLOAT64), FLOAT64, (4,)),
+            start=memory("params", job.params, plan.dtype, (plan.d,)),
+            starts=self._rows("starts", job.starts),
+            corrections=self._rows("corrections", job.corrections),
+            deltas=rows("matrix", job.matrix, plan.dtype, plan.d, writes=True),
+        )
+        trained: Trained = []
         with self.alone:
-            return [
-                self._client(job, client, row, rates, data)
-                for client, row in zip(job.clients, job.rows, strict=True)
-            ]
+            for client, row in zip(job.clients, job.rows, strict=True):
+                if is_stopped():
+                    break
+                trained.append(self._client(job.t, client, row, call))
+        return trained
 
     def outputs(self, params: torch.Tensor, indices: Ints) -> torch.Tensor:
         """(n, classes) what the model with these parameters says to some of the examples."""
@@ -149,60 +174,57 @@ class KernelEngine:
             raise ValueError(f"x: expected {self.plan.n_inputs} numbers an example, got {shape}")
         return memory("x", self.x, self.plan.dtype, shape)
 
-    def _client(
-        self, job: Job, client: int, row: int, rates: Floats, data: Memory
-    ) -> tuple[int, float]:
-        recipe, plan, t = self.recipe, self.plan, job.t
+    def _rows(self, name: str, matrix: torch.Tensor | None) -> Rows | None:
+        return None if matrix is None else rows(name, matrix, self.plan.dtype, self.plan.d)
+
+    def _labels(self) -> Ints:
+        """(n,) as they are now, wherever y lies."""
+        y: Any = self.y
+        if y.dtype != torch.int64 or y.ndim != 1 or len(y) != len(self.x):
+            raise ValueError(
+                f"y: expected {len(self.x)} labels of int64, got {y.dtype} of {tuple(y.shape)}"
+            )
+        labels: Ints = y.numpy()
+        return labels
+
+    def _client(self, t: int, client: int, row: int, call: _Call) -> tuple[int, float]:
+        recipe, plan = self.recipe, self.plan
         held = recipe.clients[client]
         batches = drawn(len(held), recipe.local, t, generator(recipe.seed, "batches", t, client))
-        order = held[batches.examples]
-        labels = self._labels(order)
-        order = self._whole(f"clients[{client}]", order)
-        seed = torch_seed(recipe.seed, "dropout", t, client) if plan.n_dropouts else 0
-        start = job.params if job.starts is None else job.starts[row]
+        order = self._whole(f"clients[{client}]", held[batches.examples])
         n_drawn, n_steps = len(order), len(batches)
-        read = [
-            memory("labels", labels, INT64, (n_drawn,)),
-            memory("order", order, INT64, (n_drawn,)),
-            memory("lengths", batches.lengths, INT64, (n_steps,)),
-            memory("rates", rates, FLOAT64, (4,)),
-            memory("start", start, plan.dtype, (plan.d,)),
-        ]
-        correction = None
-        if job.corrections is not None:
-            correction = memory("correction", job.corrections[row], plan.dtype, (plan.d,))
-        delta = memory("matrix", job.matrix[row], plan.dtype, (plan.d,), writes=True)
-        outside = np.zeros(1, dtype=INT64)
+        # a count of what is outside, the steps' lengths, indices, labels: one array, one look at it
+        lengths_at, order_at, labels_at = 1, 1 + n_steps, 1 + n_steps + n_drawn
+        ints = np.empty(labels_at + n_drawn, dtype=INT64)
+        ints[0] = 0
+        ints[lengths_at:order_at] = batches.lengths
+        ints[order_at:labels_at] = order
+        ints[labels_at:] = call.labels[order]
+        at = memory("indices", ints, INT64, (labels_at + n_drawn,), writes=True).address
         total = self.library.train(
             *self._addresses,
-            data.address,
+            call.data.address,
             len(self.x),
-            *(numbers.address for numbers in read[:3]),
+            at + labels_at * INT64.itemsize,
+            at + order_at * INT64.itemsize,
+            at + lengths_at * INT64.itemsize,
             n_drawn,
             n_steps,
-            *(numbers.address for numbers in read[3:]),
-            None if correction is None else correction.address,
-            seed,
-            delta.address,
-            memory("outside", outside, INT64, (1,), writes=True).address,
+            call.rates.address,
+            call.start.address if call.starts is None else call.starts.row(row),
+            None if call.corrections is None else call.corrections.row(row),
+            torch_seed(recipe.seed, "dropout", t, client) if plan.n_dropouts else 0,
+            call.deltas.row(row),
+            at,
         )
-        if outside[0]:
+        if ints[0]:
+            labels = ints[labels_at:]
             raise IndexError(
                 self._beyond(f"clients[{client}]", order)
                 or f"y: expected labels of 0 .. {plan.n_classes - 1} for the model's outputs, got "
                 f"{labels.min()} .. {labels.max()} at client {client}"
             )
         return n_steps, total / n_drawn
-
-    def _labels(self, order: Ints) -> Ints:
-        """Of the examples drawn, in their order; a copy, wherever y lies."""
-        y: Any = self.y
-        if y.dtype != torch.int64 or y.ndim != 1 or len(y) != len(self.x):
-            raise ValueError(
-                f"y: expected {len(self.x)} labels of int64, got {y.dtype} of {tuple(y.shape)}"
-            )
-        labels: Ints = y.numpy()[order]
-        return labels
 
     def _whole(self, name: str, indices: Any) -> Ints:
         """Indices of the two types that torch takes too."""

@@ -211,13 +211,8 @@ class Work:
 
 
 def _train(job: Job, engine: KernelEngine, part: Sequence[int], work: Work) -> Trained:
-    trained: Trained = []
-    for position in part:
-        if work.is_stopped:
-            break
-        clients, rows = [job.clients[position]], [job.rows[position]]
-        trained += engine.train(replace(job, clients=clients, rows=rows))
-    return trained
+    clients, rows = ([of[position] for position in part] for of in (job.clients, job.rows))
+    return engine.train(replace(job, clients=clients, rows=rows), lambda: work.is_stopped)
 
 
 def _serve(inbox: SimpleQueue[Work | None], engine: KernelEngine) -> None:

@@ -57,24 +57,61 @@ def memory(
         return _of_array(name, values, dtype, shape, writes)
     if not isinstance(values, torch.Tensor):
         raise TypeError(f"{name}: expected a torch tensor, got {type(values).__name__}")
+    _check_tensor(name, values, dtype, writes)
+    if values.shape != shape:
+        raise ValueError(f"{name}: expected shape {shape}, got {tuple(values.shape)}")
+    if not values.is_contiguous() or values.data_ptr() % dtype.itemsize:
+        if writes:
+            raise ValueError(f"{name}: expected numbers that lie densely in memory, got a view")
+        values = values.detach().clone(memory_format=torch.contiguous_format)
+    return Memory(values.data_ptr(), values)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows of a matrix: looked at once, then an address each."""
+
+    address: int
+    stride: int  # bytes
+    n_rows: int
+    owner: object
+
+    def row(self, number: int) -> int:
+        """Where a row begins."""
+        if not 0 <= number < self.n_rows:
+            raise IndexError(f"rows: expected 0 .. {self.n_rows - 1}, got {number}")
+        return self.address + number * self.stride
+
+
+def rows(
+    name: str, matrix: torch.Tensor, dtype: np.dtype[Any], d: int, *, writes: bool = False
+) -> Rows:
+    """Where the kernels find the rows of a matrix, each of d numbers; as in `memory`."""
+    _check_tensor(name, matrix, dtype, writes)
+    if matrix.ndim != 2 or matrix.shape[1] != d:
+        raise ValueError(f"{name}: expected rows of {d} numbers, got {tuple(matrix.shape)}")
+    step, within = matrix.stride()
+    apart = step >= d or len(matrix) == 1  # else one row's numbers are another's, too
+    if not (within == 1 or d == 1) or not apart or matrix.data_ptr() % dtype.itemsize:
+        if writes:
+            raise ValueError(f"{name}: expected numbers that lie densely in memory, got a view")
+        matrix = matrix.detach().clone(memory_format=torch.contiguous_format)
+        step = d
+    return Rows(matrix.data_ptr(), step * dtype.itemsize, len(matrix), matrix)
+
+
+def _check_tensor(name: str, values: torch.Tensor, dtype: np.dtype[Any], writes: bool) -> None:
     found = TYPES.get(values.dtype)
     if found is None or found != dtype:  # NumPy takes None for float64
         raise TypeError(f"{name}: expected {dtype.name}, got {values.dtype}")
     if values.device.type != "cpu" or values.layout != torch.strided or values.is_neg():
         kind = f"a {values.layout} one on {values.device}"
         raise ValueError(f"{name}: expected a plain tensor in the CPU's memory, got {kind}")
-    if values.shape != shape:
-        raise ValueError(f"{name}: expected shape {shape}, got {tuple(values.shape)}")
     held = values.untyped_storage().nbytes()
     if _end(values) > held:
         raise ValueError(f"{name}: expected memory of {_end(values)} bytes, got {held}")
     if writes and values.requires_grad:
         raise ValueError(f"{name}: expected numbers to be written, got a tensor with a gradient")
-    if not values.is_contiguous() or values.data_ptr() % dtype.itemsize:
-        if writes:
-            raise ValueError(f"{name}: expected numbers that lie densely in memory, got a view")
-        values = values.detach().clone(memory_format=torch.contiguous_format)
-    return Memory(values.data_ptr(), values)
 
 
 def _of_array(
