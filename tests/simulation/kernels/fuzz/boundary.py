@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import nn
 from torch.nn.functional import cross_entropy
 
 from tests.simulation.kernels.fuzz.cases import Case
@@ -54,11 +55,18 @@ class Loop:
     def __init__(self, case: Case, choice: EngineChoice) -> None:
         by_loop = EngineChoice(None, choice.addressed_dropout)
         self._engine = LoopEngine(recipe_of(case, by_loop), case.data.x, case.data.y)
-        self._module, self._x = copy.deepcopy(case.module), case.data.x
+        self._module, self._x = dense(copy.deepcopy(case.module)), case.data.x
         self.train = self._engine.train
 
     def outputs(self, params: torch.Tensor, indices: Any) -> torch.Tensor:
         return model_outputs(self._module, params, self._x, indices)
+
+
+def dense(module: nn.Module) -> nn.Module:
+    """With parameters that lie densely, as in training: else a `view` may fail in evaluation."""
+    for parameter in module.parameters():
+        parameter.data = parameter.data.clone(memory_format=torch.contiguous_format)
+    return module
 
 
 # -- in public -------------------------------------------------------------------------------------
@@ -68,14 +76,14 @@ class Public:
     """A run of one round, as whoever uses the package has it."""
 
     def __init__(self, case: Case, engine: str) -> None:
-        data = case.data
+        data, is_loop = case.data, engine == "loop"
         rest = np.setdiff1d(np.arange(data.n_used), np.concatenate(data.clients))
         n_classes = data.n_classes if data.y.dtype == torch.int64 else 0
         federation = Federation(data.x, data.y, data.clients, rest, n_classes=n_classes)
         self._run = simulate(
             federation,
             fedavg(local=case.local),
-            model=case.module,
+            model=dense(case.module) if is_loop else case.module,
             rounds=1,
             seed=1,
             workers=1,

@@ -13,7 +13,7 @@ import torch
 
 from tests.simulation.kernels.fuzz import boundary
 from tests.simulation.kernels.fuzz.cases import Case, case
-from tests.simulation.kernels.fuzz.compare import apart, limit, near
+from tests.simulation.kernels.fuzz.compare import apart, is_spoilt, limit, near
 from tests.simulation.kernels.fuzz.memory import contents, touched
 from understudy.simulation.training.jobs import EngineChoice
 
@@ -156,7 +156,8 @@ def _compared(
         if name == "outputs" and _is_empty(case.call.indices) and not len(found[0]):
             return Verdict("equal")  # torch joins no empty list
         raise Found("no error", f"{name}: the loop raises {_said(expected)}")
-    distance = max(map(apart, found, expected))
+    spoilt = is_spoilt(case, expected)
+    distance = max(map(partial(apart, spoilt=spoilt), found, expected))
     if distance > limit(expected[0], case):
         others = [other for other in neighbours() if not isinstance(other, Exception)]
         swings = [max(map(apart, other, expected)) for other in others]

@@ -66,7 +66,7 @@ def operated(draw: Draw, module: nn.Module) -> str:
         operation = draw.of(OPERATIONS)
         try:
             said = operation(draw, module)
-        except (Impossible, RuntimeError, AttributeError, KeyError, ValueError):
+        except (Impossible, RuntimeError, AttributeError, KeyError, TypeError, ValueError):
             continue  # a module that was changed before may lack what this needs
         return said or operation.__name__.replace("_", " ")
     return ""
