@@ -100,6 +100,31 @@ def test_scaffold_sends_variates_and_steps():
     assert np.abs(told["weight"].numpy()).max() > 0
 
 
+def test_labels_that_are_a_column_of_a_table_are_learnt():
+    """Ids in the neighbouring column, as a table of labels has them."""
+
+    def viewed(context):
+        held = data(context)
+        table = torch.stack([torch.arange(len(held.y)) * 10**9, held.y], dim=1)
+        return ClientData(held.x, table[:, 1], held.x, held.y, n_classes=2)
+
+    def plain(context):
+        held = data(context)
+        return ClientData(held.x, held.y, held.x, held.y, n_classes=2)
+
+    module = nn.Linear(WIDTH, 2)
+    nn.init.zeros_(module.weight)
+    strategy = Strategy(local=Local(lr=0.5, epochs=2, batch_size=8))
+    results = [
+        run(module, ArrayRecord(module.state_dict()), strategy, 8, make)[0]
+        for make in (viewed, plain)
+    ]
+    found, expected = (list(result.evaluate_metrics_clientapp.values()) for result in results)
+    assert found[-1]["accuracy"] == expected[-1]["accuracy"] > 0.9
+    for name in ("weight", "bias"):
+        assert np.array_equal(results[0].arrays[name].numpy(), results[1].arrays[name].numpy())
+
+
 def test_clients_train_with_the_strategys_optimizer():
     """As data in the ConfigRecord, and to the bits of the simulator's loop."""
     local = Local(

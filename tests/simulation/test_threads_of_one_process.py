@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -98,6 +99,40 @@ def test_two_runs_at_once_have_the_bits_of_each_alone(kinds: tuple[str, str]) ->
         *(lambda kind=kind, seed=seed: bits(run(kind, seed)) for seed, kind in enumerate(kinds))
     )
     assert together == alone
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+def test_two_runs_at_once_five_hundred_times_under_load() -> None:
+    """Two processes keep both cores busy, and a third thread calls modules of its own."""
+    kinds = ("kernels", "kernels")
+    alone = [bits(run(kind, seed)) for seed, kind in enumerate(kinds)]
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    done, failed, layer = threading.Event(), [], nn.Linear(12, 3)
+
+    def calls() -> None:
+        while not done.is_set():
+            try:
+                layer(torch.zeros(2, 12))
+            except Exception as error:
+                failed.append(error)
+
+    thread = threading.Thread(target=calls)
+    thread.start()
+    try:
+        for _ in range(500):
+            tasks = (
+                lambda kind=kind, seed=seed: bits(run(kind, seed))
+                for seed, kind in enumerate(kinds)
+            )
+            assert in_threads(*tasks) == alone
+    finally:
+        done.set()
+        for process in busy:
+            process.kill()
+            process.wait()
+    thread.join(PATIENCE)
+    assert not failed
 
 
 def test_first_weights_are_those_of_the_seed_whatever_other_threads_build() -> None:
