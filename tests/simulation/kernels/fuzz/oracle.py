@@ -219,6 +219,8 @@ def _in_public(seed: int, make: Callable[[int], Case]) -> Verdict:
         return [one if isinstance(one, Exception) else one.answers(_answer)[name] for one in runs]
 
     verdicts = [
-        _compared(name, ours[name], theirs[name], own, partial(neighbours, name)) for name in ours
+        _compared(name, ours[name], theirs[name], own, partial(neighbours, name))
+        for name in ours
+        if name in theirs
     ]
     return next((one for one in verdicts if one.kind != "equal"), Verdict("equal"))
