@@ -77,7 +77,12 @@ def _child(
         if not sanitized:
             resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        os.write(writer, (json.dumps(make(seed).text) + "\n").encode())
+        try:
+            text = make(seed).text
+        except Exception as error:  # one oddity excludes another
+            os.write(writer, (said + json.dumps(["no case", repr(error)[:500]]) + "\n").encode())
+            os._exit(0)
+        os.write(writer, (json.dumps(text) + "\n").encode())
         said = ""
         found = verdict(seed, make)
         os.write(writer, (json.dumps([found.kind, found.detail]) + "\n").encode())
