@@ -298,7 +298,7 @@ def test_seeds(seeds: str, meant: tuple[int, ...]) -> None:
             {"strategies": '[strategies]\nx = {method = "fdms", similarty = "cosine"}'},
             ("study: strategies.x.similarty: no such key; did you mean 'similarity'? known: "
             "similarity, race, sampler, compensator, aggregator, server, local, guard, weighting, "
-            "max_norm, max_examples, method, availability"),
+            "max_norm, max_examples, claim_factor, method, availability"),
         ),
         (
             {"strategies": '[strategies]\nx = {name = "fdms"}'},

@@ -19,7 +19,7 @@ from understudy.simulation.training.jobs import Job, Recipe, Trained
 from understudy.simulation.training.kernels.chain import chain_of
 from understudy.simulation.training.kernels.layers import Dropout, Layer, Refused
 from understudy.simulation.training.kernels.library import BITS, Library, loaded
-from understudy.simulation.training.kernels.memory import TYPES, Memory, Rows, memory, rows
+from understudy.simulation.training.kernels.memory import TYPES, Located, Rows, memory, rows
 from understudy.simulation.training.kernels.plan import Plan, plan_of
 
 INT64, FLOAT64 = np.dtype(np.int64), np.dtype(np.float64)
@@ -71,10 +71,10 @@ def kernel_plan(
 class _Call:
     """What all clients of a call share, looked at once."""
 
-    data: Memory
+    data: Located
     labels: Ints  # (n,) of all examples
-    rates: Memory
-    start: Memory
+    rates: Located
+    start: Located
     starts: Rows | None
     corrections: Rows | None
     deltas: Rows
@@ -168,7 +168,7 @@ class KernelEngine:
             raise IndexError(self._beyond("indices", order))
         return into
 
-    def _data(self) -> Memory:
+    def _data(self) -> Located:
         shape = tuple(self.x.shape)
         if self.x.numel() != len(self.x) * self.plan.n_inputs:
             raise ValueError(f"x: expected {self.plan.n_inputs} numbers an example, got {shape}")

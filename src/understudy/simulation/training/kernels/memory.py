@@ -22,7 +22,7 @@ TYPES: dict[torch.dtype, np.dtype[Any]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Memory:
+class Located:
     """Numbers that lie one after the other from an address on, alive as long as this is held."""
 
     address: int
@@ -31,7 +31,7 @@ class Memory:
 
 def memory(
     name: str, values: Any, dtype: np.dtype[Any], shape: tuple[int, ...], *, writes: bool = False
-) -> Memory:
+) -> Located:
     """Where the kernels find some numbers.
 
     Parameters
@@ -64,7 +64,7 @@ def memory(
         if writes:
             raise ValueError(f"{name}: expected numbers that lie densely in memory, got a view")
         values = values.detach().clone(memory_format=torch.contiguous_format)
-    return Memory(values.data_ptr(), values)
+    return Located(values.data_ptr(), values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +116,7 @@ def _check_tensor(name: str, values: torch.Tensor, dtype: np.dtype[Any], writes:
 
 def _of_array(
     name: str, array: npt.NDArray[Any], dtype: np.dtype[Any], shape: tuple[int, ...], writes: bool
-) -> Memory:
+) -> Located:
     if array.dtype != dtype:  # the order of bytes is part of a type
         raise TypeError(f"{name}: expected {dtype.name}, got {array.dtype}")
     if array.shape != shape:
@@ -128,7 +128,7 @@ def _of_array(
         )
     if not (flags.c_contiguous and flags.aligned):
         array = array.copy()
-    return Memory(array.__array_interface__["data"][0], array)
+    return Located(array.__array_interface__["data"][0], array)
 
 
 def _end(tensor: torch.Tensor) -> int:
