@@ -158,6 +158,28 @@ def test_what_the_population_calls_claimed_is_not_confirmed():
         replace(SURE, claimed=np.array([0.5] * 6))
 
 
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        ROBUST["median"],
+        ROBUST["trimmed"],
+        by_examples(compensator=Capped(FDMS(), 0.2), aggregator=Median(min_rows=5, mixtures=False)),
+    ],
+    ids=["median", "trimmed", "capped"],
+)
+def test_one_vote_is_not_the_mean_of_confirmed_sizes_one_of_which_is_large(strategy):
+    """Six are confirmed, one of them 34 times the others and away: the seventh has a vote of 100."""
+    sizes = np.array([3400.0, *[100.0] * 5, NAN])
+    state = start(strategy, Population(7, n_examples=sizes))
+    values, claims = [2.0, 3.0, 4.0, 5.0, 6.0, -100.0], [100] * 5 + [1]
+    cohort = strategy.select(state, np.array([False] + [True] * 6))
+    deltas = torch.tensor(values, dtype=torch.float64)[:, None]
+    arrivals = Arrivals(np.arange(1, 7), deltas, n_examples=np.array(claims))
+    applied = strategy.apply(state, cohort, arrivals)
+    assert 2 <= float(state.params) <= 6
+    assert applied.notes["rows_held"] >= 1
+
+
 def test_a_robust_part_believes_no_more_than_the_population_says():
     """Ten times what it says is let in; as a vote it counts as it says."""
     strategy = ROBUST["median"]

@@ -20,7 +20,8 @@ RTOL, ATOL = 1e-5, 1e-10
 class Weights:
     """n_i as the server counts them: the last one reported, if the population or a cap allows it.
 
-    Unknown = the mean of the known, or their median where some of these are only claims.
+    Unknown = the mean of the known, or their median where some of these are only claims, or the
+    lower median where a claim is one vote.
     """
 
     weighting: str
@@ -39,6 +40,8 @@ class Weights:
             claims = [i for i in range(n) if counted[i] is not None and np.isnan(self.given[i])]
             if not known:
                 usual = 1.0
+            elif self.one_vote:
+                usual = statistics.median_low(known)
             elif claims:
                 usual = statistics.median(known)
             else:

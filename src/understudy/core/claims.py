@@ -49,11 +49,12 @@ def lower_median(values: Floats) -> float:
     return float(np.sort(values)[(len(values) - 1) // 2]) if len(values) else float("nan")
 
 
-def without_gaps(n_examples: Floats, claimed: Bools | None) -> Floats:
+def without_gaps(n_examples: Floats, claimed: Bools | None, *, one_vote: bool = False) -> Floats:
     """(N,) the sizes, a usual one where one is unknown, 1 where none is known.
 
     Usual is the mean; or the median where some of the known are claims, one of which must not
-    decide what the others' clients weigh.
+    decide what the others' clients weigh; or the lower median where a claim is one vote (`one_vote`):
+    of confirmed sizes the mean may be far more than most, and whoever is not confirmed would have it.
     """
     known = ~np.isnan(n_examples)
     if known.all():
@@ -62,5 +63,8 @@ def without_gaps(n_examples: Floats, claimed: Bools | None) -> Floats:
         return np.ones(len(n_examples))
     sizes = n_examples[known]
     has_claims = claimed is not None and bool(claimed[known].any())
-    usual = float(np.median(sizes)) if has_claims else float(sizes.mean())
+    if one_vote:
+        usual = lower_median(sizes)
+    else:
+        usual = float(np.median(sizes)) if has_claims else float(sizes.mean())
     return np.where(known, n_examples, usual)

@@ -15,7 +15,8 @@ def base_weights(state: ServerState, weighting: str) -> Floats:
         base = np.ones(state.n_clients)
     else:
         claimed = ~state.population.confirmed
-        base = without_gaps(state.believed_examples(), claimed).copy()
+        one_vote = state.made_by.ignores_claims
+        base = without_gaps(state.believed_examples(), claimed, one_vote=one_vote).copy()
     base[~state.active] = 0.0
     return base
 
