@@ -54,9 +54,9 @@ def needed(isa: str) -> None:
 
 
 def test_cases_are_equal_to_the_loop_or_refused():
-    code, said = fuzz("--cases", "400")
+    code, said = fuzz("--cases", "300")
     assert code == 0, said
-    assert counted(said, "equal") >= 100, said  # to refuse everything would be right, too
+    assert counted(said, "equal") >= 75, said  # to refuse everything would be right, too
     assert counted(said, "refused") >= 50, said
 
 
@@ -104,4 +104,4 @@ def test_minutes_of_cases(isa, more, request):
     arguments = ("--isa", isa, "--seed", seed, "--minutes", str(MINUTES), *more)
     code, said = fuzz(*arguments, seconds=60 * MINUTES + 600)
     assert code == 0, said
-    assert counted(said, "equal") >= 1, said
+    assert counted(said, "equal") >= counted(said, "refused") / 3, said

@@ -80,3 +80,11 @@ def _vector(module: nn.Module) -> torch.Tensor:
     except (ValueError, RuntimeError):
         return torch.ones(7)
     return torch.full(vector.shape, 0.1, dtype=vector.dtype) if vector.is_meta else vector
+
+
+def plain_seed() -> int:
+    """The first seed of a case that has nothing odd."""
+    drawn = (case(seed) for seed in range(1000))
+    return next(
+        one.seed for one in drawn if not one.words and not one.in_public and one.call.job.lr is None
+    )

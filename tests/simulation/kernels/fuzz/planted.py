@@ -11,9 +11,8 @@ from typing import Any
 import torch
 
 from tests.simulation.kernels.fuzz import boundary
-from tests.simulation.kernels.fuzz.cases import case
+from tests.simulation.kernels.fuzz.cases import plain_seed
 from tests.simulation.kernels.fuzz.children import WALL_SECONDS, tried
-from tests.simulation.kernels.fuzz.oracle import verdict
 from understudy.simulation.training.jobs import Job
 
 arenas: list[list[boundary.Arena]] = []  # those of the engine at work
@@ -65,12 +64,7 @@ def found() -> dict[str, str]:
             arenas[:] = [made]
             yield made
 
-    def plain(seed: int) -> bool:
-        drawn = case(seed)
-        return not drawn.words and not drawn.in_public and drawn.call.job.lr is None
-
-    seed = next(seed for seed in range(1000) if plain(seed) and verdict(seed).kind == "equal")
-    kinds = {}
+    seed, kinds = plain_seed(), {}
     try:
         for name, fault in FAULTS.items():
             boundary.kernels = lambda *given, fault=fault: Faulty(own(*given), fault)
