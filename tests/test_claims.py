@@ -168,7 +168,7 @@ def test_what_the_population_calls_claimed_is_not_confirmed():
     ids=["median", "trimmed", "capped"],
 )
 def test_one_vote_is_not_the_mean_of_confirmed_sizes_one_of_which_is_large(strategy):
-    """Six are confirmed, one of them 34 times the others and away: the seventh has a vote of 100."""
+    """Six are confirmed, one of them 34 times the others and away: the seventh's vote is 100."""
     sizes = np.array([3400.0, *[100.0] * 5, NAN])
     state = start(strategy, Population(7, n_examples=sizes))
     values, claims = [2.0, 3.0, 4.0, 5.0, 6.0, -100.0], [100] * 5 + [1]

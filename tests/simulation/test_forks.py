@@ -85,6 +85,27 @@ thread.join()
 print("parent", bits(begun), flush=True)
 """
 
+LARGE = """
+torch.set_num_threads(2)
+torch.randn(2000, 2000) @ torch.randn(2000, 2000)
+data, module = federation(), torch.nn.Sequential(
+    torch.nn.Linear(40, 400), torch.nn.ReLU(), torch.nn.Linear(400, 300), torch.nn.Linear(300, 5)
+)  # larger than what torch gives to one thread only
+
+def large():
+    local = Local(lr=0.1, epochs=1, batch_size=100)
+    return simulate(data, fedavg(local=local), model=module, rounds=2, seed=1, workers=2)
+
+def words(made):
+    weights = b"".join(value.numpy().tobytes() for value in made.module().state_dict().values())
+    told = repr(made.scores(made.start())).encode()
+    return hashlib.sha256(weights + told).hexdigest()[:16]
+
+made = large()
+forked(lambda: words(large()) + words(made))
+print("parent", words(large()) + words(made), flush=True)
+"""
+
 OPENMP = """
 torch.set_num_threads(2)
 torch.randn(2000, 2000) @ torch.randn(2000, 2000)
@@ -107,7 +128,9 @@ def said(script: str) -> list[str]:
     return done.stdout.split()
 
 
-@pytest.mark.parametrize("script", [GOES_ON, pytest.param(HELD, marks=needs_kernels), OPENMP])
+@pytest.mark.parametrize(
+    "script", [GOES_ON, pytest.param(HELD, marks=needs_kernels), OPENMP, LARGE]
+)
 def test_a_forked_child_comes_to_the_bits_of_its_parent(script):
     child, in_child, parent, in_parent = said(script)
     assert (child, parent) == ("child", "parent")

@@ -204,6 +204,23 @@ def test_nobody_waits_for_threads_that_are_gone():
         thread.join(WAIT)
     with pytest.raises(RuntimeError, match="the threads that train clients are gone, with 0 of 2"):
         team.train(job(2), [[0], [1]])
+    assert team.train(job(2), [[0], [1]]) == [(10, 10.0), (11, 11.0)]
     team.close()
+
+
+def test_after_an_interrupt_while_threads_start_the_next_call_works():
+    engine = Recorded()
+    team, begun = threads(engine, 2), []
+
+    def another() -> Recorded:
+        begun.append(None)
+        if len(begun) == 2:
+            raise KeyboardInterrupt
+        return Recorded(engine.happens, engine.trained)
+
+    engine.another = another  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        team.train(job(2), [[0], [1]])
+    assert not team.are_started
     assert team.train(job(2), [[0], [1]]) == [(10, 10.0), (11, 11.0)]
     team.close()

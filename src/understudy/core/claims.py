@@ -53,8 +53,8 @@ def without_gaps(n_examples: Floats, claimed: Bools | None, *, one_vote: bool = 
     """(N,) the sizes, a usual one where one is unknown, 1 where none is known.
 
     Usual is the mean; or the median where some of the known are claims, one of which must not
-    decide what the others' clients weigh; or the lower median where a claim is one vote (`one_vote`):
-    of confirmed sizes the mean may be far more than most, and whoever is not confirmed would have it.
+    decide what the others' clients weigh; or the lower median where a claim is one vote: the mean
+    of confirmed sizes may be far more than most, and whoever is not confirmed would have it.
     """
     known = ~np.isnan(n_examples)
     if known.all():

@@ -90,6 +90,7 @@ def client_app(
     app = ClientApp(mods=mods)
 
     @app.train()
+    @one_thread()
     def train(message: Message, context: Context) -> Message:
         held = data(context)
         counts = held.label_counts()
@@ -107,6 +108,7 @@ def client_app(
         return Message(content, reply_to=message)
 
     @app.evaluate()
+    @one_thread()
     def evaluate(message: Message, context: Context) -> Message:
         held, module = data(context), _module(model)
         _load(module, _the_arrays(message.content)[1])

@@ -39,7 +39,7 @@ from understudy.simulation.data.shared_memory import IN_MEMORY
 from understudy.simulation.late import InFlight, together
 from understudy.simulation.logs import KeptLogs, Ledger, LogFile, log_of, row_of
 from understudy.simulation.settings import ENGINE_BEFORE, Options, Simulation, shows_settings
-from understudy.simulation.training.evaluation import Evaluator
+from understudy.simulation.training.evaluation import PARTS, Evaluator
 from understudy.simulation.training.jobs import EngineChoice
 from understudy.simulation.training.trainer import LocalTrainer
 from understudy.strategies import strategy_of
@@ -99,6 +99,7 @@ class Run:
         Who keeps the logs; by default a file in the folder.
     """
 
+    @one_thread()  # a forked child has no other, and larger arrays would wait for them
     def __init__(
         self,
         federation: Federation,
@@ -137,8 +138,7 @@ class Run:
         self._stored: Iterator[RoundLog] = iter(())  # of rounds played before, not yet yielded
         self._playing = threading.Lock()
         self._whole = True  # False while the state is being changed
-        with one_thread():
-            self.state = self._begun(None if folder is None else Path(folder))
+        self.state = self._begun(None if folder is None else Path(folder))
         self.state.commit_every = None  # logs come first: see _commit
 
     def _begun(self, folder: Path | None) -> ServerState:
@@ -300,16 +300,19 @@ class Run:
 
     # -- what is left --------------------------------------------------------------------------
 
+    @one_thread()
     def module(self) -> nn.Module:
         """A copy of the model as it is now."""
         module = copy.deepcopy(self._first)
         self._layout.load(module, self.state.params.cpu())
         return module
 
+    @one_thread()
     def start(self) -> torch.Tensor:
         """(d,) the model before the first round."""
         return self._layout.vector(self._first).to(self.settings.device)
 
+    @one_thread()
     def train(self, params: torch.Tensor, ids: Ints, t: int) -> Arrivals:
         """What clients would send from round `t`, had it begun with these parameters.
 
@@ -325,8 +328,11 @@ class Run:
         cohort = Cohort(t, wanted=ids, weight=np.ones(len(ids)), asked=ids, pending=nobody, lr=lr)
         return self._trainer.train(params, cohort, t, into="analysis")
 
+    @one_thread()
     def scores(self, params: torch.Tensor, parts: Sequence[str] = ("test",)) -> dict[str, float]:
         """``test_loss``, ``test_accuracy`` and the like, of a model with these parameters."""
+        for part in parts:
+            checks.choice("parts", part, PARTS)
         return self._evaluator.scores(params, parts)
 
     @property

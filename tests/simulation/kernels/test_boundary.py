@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 import types
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from tests.simulation.kernels.nets import assert_like_torch, made, needs_kernels, recipe, trained
 from tests.simulation.small import cohort, federation
@@ -105,12 +108,22 @@ def test_inputs_that_are_views_are_trained_alike(kind):
     alike(module, Federation(x, data.y, data.clients, data.test))
 
 
-def test_inputs_that_were_taken_away_are_an_error(build):
+@pytest.mark.parametrize("name", ["x", "y"])
+def test_data_that_were_taken_away_are_an_error(build, name):
+    data, module = federation((8, 9), (6,), 3), made(lambda: nn.Linear(6, 3))
+    given = {"x": data.x.clone(), "y": data.y.clone()}
+    engine = KernelEngine(recipe(module, data, LOCAL), **given, library=build("float64"))
+    given[name].untyped_storage().resize_(8)
+    with pytest.raises(ValueError, match=rf"{name}: expected memory of \d+ bytes, got 8"):
+        trained(engine, module, [0])
+
+
+def test_inputs_of_another_shape_are_an_error(build):
     data, module = federation((8, 9), (6,), 3), made(lambda: nn.Linear(6, 3))
     x = data.x.clone()
     engine = KernelEngine(recipe(module, data, LOCAL), x, data.y, library=build("float64"))
-    x.untyped_storage().resize_(8)
-    with pytest.raises(ValueError, match=r"x: expected memory of \d+ bytes, got 8"):
+    x.resize_(len(x), 2, 3)
+    with pytest.raises(ValueError, match=r"x: expected examples of shape \(6,\), got \(2, 3\)"):
         trained(engine, module, [0])
 
 
@@ -196,6 +209,114 @@ def test_attributes_are_not_believed(build):
     data, module = federation((8, 9), (6,), 3), made(net)
     module[0].in_features, module[2].out_features = 1000, 1000
     assert_like_torch(build("float64"), module, data, LOCAL, [0, 1])
+
+
+# -- forwards of one's own -------------------------------------------------------------------------
+
+
+class Own(nn.Module):
+    """A chain by itself; what is done with its hidden layer is a subclass's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 7), nn.Linear(7, 3)
+        self.rng, self.first.calls = random.Random(3), 0
+
+    def hidden(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(self.hidden(self.first(x)))
+
+
+class Reversed(torch.autograd.Function):
+    """Another gradient than its forward's."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return -gradient
+
+
+class OwnGradient(Own):
+    def hidden(self, x: torch.Tensor) -> torch.Tensor:
+        return Reversed.apply(x)
+
+
+class Mixed(Own):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return super().forward(x)
+
+
+class OwnDice(Own):
+    """Decided by a generator of the module's own: its `repr` does not change."""
+
+    def hidden(self, x: torch.Tensor) -> torch.Tensor:
+        return x if self.training and self.rng.random() < 0.2 else torch.relu(x)
+
+
+class Counting(Own):
+    """On a layer of torch's."""
+
+    def hidden(self, x: torch.Tensor) -> torch.Tensor:
+        self.first.calls += self.training
+        return torch.relu(x) if self.first.calls < 4 else x
+
+
+class OnlyTheHead(Own):
+    def parameters(self, recurse: bool = True) -> Iterator[nn.Parameter]:
+        return self.second.parameters(recurse)
+
+
+class ByKind(Own):
+    """Something else for what is no tensor."""
+
+    def hidden(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x) if isinstance(x, torch.Tensor) else torch.relu(x)
+
+
+class ByNumber(Own):
+    def hidden(self, x: torch.Tensor) -> torch.Tensor:
+        several = isinstance(x, torch.Tensor) and len(x) > 3
+        return torch.tanh(x) if several else torch.relu(x)
+
+
+class Recomputed(Own):
+    def hidden(self, x: torch.Tensor) -> torch.Tensor:
+        return checkpoint(torch.relu, x, use_reentrant=False)
+
+
+OWN = {kind.__name__: kind for kind in (OwnGradient, Mixed, OwnDice, Counting, OnlyTheHead)}
+OWN |= {kind.__name__: kind for kind in (ByKind, ByNumber, Recomputed)}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_forwards_that_are_no_chain_when_one_looks_closer_get_the_loop(name):
+    data, module = federation((8, 9), (6,), 3), made(OWN[name])
+    choice = choose(recipe(module, data, LOCAL), data.x, data.y)
+    assert (choice.plan, choice.addressed_dropout) == (None, False)
+    assert choice.reason
+
+
+def test_a_plain_forward_of_ones_own_is_trained_by_the_kernels():
+    assert alike(made(Own), federation((8, 9), (6,), 3)).startswith("kernels")
+
+
+@pytest.mark.parametrize("engine", ["kernels", "loop"])
+def test_mixed_precision_around_a_run_changes_nothing(engine):
+    data = federation((8, 9), (6,), 3, dtype=torch.float32)
+
+    def losses() -> list[float]:
+        run = simulate(data, fedavg(local=LOCAL), model="mlp", rounds=3, seed=1, engine=engine)
+        return [log.metrics["test_loss"] for log in run]
+
+    alone = losses()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert losses() == alone
 
 
 # -- convolutions of any width ---------------------------------------------------------------------
@@ -300,7 +421,7 @@ def test_the_engine_itself_refuses_indices_of_examples_that_are_not_there(build)
         own = replace(recipe(module, data, LOCAL), clients=(held, data.clients[1]))
         engine = KernelEngine(own, data.x, data.y, library=build("float64"))
         held[3] = beyond
-        with pytest.raises(IndexError):
+        with pytest.raises(IndexError, match=r"clients\[0\]: expected indices of 0 \.\. "):
             trained(engine, module, [0])
         params = Layout.of(module).vector(module)
         with pytest.raises(IndexError, match="indices: expected indices of 0"):

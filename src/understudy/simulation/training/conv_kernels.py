@@ -80,7 +80,8 @@ def _flagged(onednn: bool) -> Iterator[None]:
         flags.__enter__()
     try:
         # with oneDNN off, NNPACK takes over from batches of 16 on, and is slower
-        with torch.backends.nnpack.flags(enabled=False):
+        # mixed precision around a run would cast weights once, and not see them change
+        with torch.backends.nnpack.flags(enabled=False), torch.autocast("cpu", enabled=False):
             yield
     finally:
         with warnings.catch_warnings():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,18 @@ from understudy.simulation.training.jobs import Job, Recipe, Trained
 from understudy.simulation.training.kernels.chain import chain_of
 from understudy.simulation.training.kernels.layers import Dropout, Layer, Refused
 from understudy.simulation.training.kernels.library import BITS, Library, loaded
-from understudy.simulation.training.kernels.memory import TYPES, Located, Rows, memory, rows
+from understudy.simulation.training.kernels.memory import (
+    TYPES,
+    Located,
+    Rows,
+    check_tensor,
+    memory,
+    rows,
+)
 from understudy.simulation.training.kernels.plan import Plan, plan_of
 
 INT64, FLOAT64 = np.dtype(np.int64), np.dtype(np.float64)
-PROBE = 2  # examples that a forward is watched with
+PROBE = 5  # examples that a forward is watched with
 WHOLE = (INT64, np.dtype(np.int32))
 
 
@@ -106,7 +114,7 @@ class KernelEngine:
         plan: Plan | None = None,
         library: Library | None = None,
     ) -> None:
-        self.recipe, self.x, self.y = recipe, x, y
+        self.recipe, self.x, self.y, self._shape = recipe, x, y, tuple(x.shape[1:])
         self.plan = kernel_plan(recipe, x, y) if plan is None else plan
         self.library = loaded(self.plan.dtype) if library is None else library
         plan = self.plan
@@ -170,8 +178,8 @@ class KernelEngine:
 
     def _data(self) -> Located:
         shape = tuple(self.x.shape)
-        if self.x.numel() != len(self.x) * self.plan.n_inputs:
-            raise ValueError(f"x: expected {self.plan.n_inputs} numbers an example, got {shape}")
+        if shape[1:] != self._shape or prod(self._shape) != self.plan.n_inputs:
+            raise ValueError(f"x: expected examples of shape {self._shape}, got {shape[1:]}")
         return memory("x", self.x, self.plan.dtype, shape)
 
     def _rows(self, name: str, matrix: torch.Tensor | None) -> Rows | None:
@@ -180,10 +188,9 @@ class KernelEngine:
     def _labels(self) -> Ints:
         """(n,) as they are now, wherever y lies."""
         y: Any = self.y
-        if y.dtype != torch.int64 or y.ndim != 1 or len(y) != len(self.x):
-            raise ValueError(
-                f"y: expected {len(self.x)} labels of int64, got {y.dtype} of {tuple(y.shape)}"
-            )
+        check_tensor("y", y, INT64)
+        if y.shape != (len(self.x),):
+            raise ValueError(f"y: expected {len(self.x)} labels, got shape {tuple(y.shape)}")
         labels: Ints = y.numpy()
         return labels
 
@@ -199,7 +206,10 @@ class KernelEngine:
         ints[0] = 0
         ints[lengths_at:order_at] = batches.lengths
         ints[order_at:labels_at] = order
-        ints[labels_at:] = call.labels[order]
+        try:
+            ints[labels_at:] = call.labels[order]
+        except IndexError as error:
+            raise IndexError(self._beyond(f"clients[{client}]", order)) from error
         at = memory("indices", ints, INT64, (labels_at + n_drawn,), writes=True).address
         total = self.library.train(
             *self._addresses,

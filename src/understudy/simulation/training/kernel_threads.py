@@ -30,6 +30,10 @@ Part = TypeVar("Part")
 Result = TypeVar("Result")
 
 
+class ThreadsAreGone(RuntimeError):
+    """Nobody is left to do the parts of a round."""
+
+
 class KernelThreads:
     """Does the parts of a round, or of an evaluation, in several threads.
 
@@ -92,6 +96,9 @@ class KernelThreads:
             for _ in range(self.n_threads):
                 self._inbox.put(work)
             return work.results(self._threads)
+        except ThreadsAreGone:
+            self.close()  # the next call starts others
+            raise
         finally:  # after an interrupt nobody may write to rows that are trained anew
             work.stop()
 
@@ -101,6 +108,24 @@ class KernelThreads:
         self._inbox, self._threads = inbox, threads
         # threads know nothing of this object: when it is gone, or the process ends, they end
         self._end = weakref.finalize(self, _end_threads, inbox, threads)
+        try:
+            self._start_all(inbox, threads)
+        except RuntimeError as error:
+            number = len(threads)
+            self._give_up()
+            raise RuntimeError(
+                f"thread {number} of {self.n_threads} that train clients cannot be started "
+                f"({error}); allow this process more threads, or train in one: workers=1"
+            ) from error
+        except BaseException:  # an interrupt, no memory: the next call begins anew
+            self._give_up()
+            raise
+
+    def _give_up(self) -> None:
+        self._threads[:] = [thread for thread in self._threads if thread.ident is not None]
+        self.close()
+
+    def _start_all(self, inbox: SimpleQueue[Work | None], threads: list[threading.Thread]) -> None:
         for number in range(self.n_threads):
             thread = threading.Thread(
                 target=_serve,
@@ -108,15 +133,8 @@ class KernelThreads:
                 name=f"understudy-kernels-{number}",
                 daemon=True,  # an interrupt while threads start must not keep the process alive
             )
-            try:
-                thread.start()
-            except RuntimeError as error:
-                self.close()
-                raise RuntimeError(
-                    f"thread {number + 1} of {self.n_threads} that train clients cannot be started "
-                    f"({error}); allow this process more threads, or train in one: workers=1"
-                ) from error
             threads.append(thread)
+            thread.start()
 
 
 _all_threads: weakref.WeakSet[KernelThreads] = weakref.WeakSet()
@@ -178,7 +196,7 @@ class Work:
         with self._changed:
             while not self._changed.wait_for(self._is_over, LOOK_SECONDS):
                 if not any(thread.is_alive() for thread in threads) and not self._is_over():
-                    raise RuntimeError(
+                    raise ThreadsAreGone(
                         f"the threads that train clients are gone, with {self._n_done} of "
                         f"{len(self._parts)} parts done; train again, or with workers=1"
                     )

@@ -39,7 +39,7 @@ def prepared(
     ValueError
         Where the targets do not fit the loss and the model's outputs, or ``"kernels"`` cannot be.
     """
-    with alone_in_torch(), one_thread(), forked("cpu"):
+    with alone_in_torch(), one_thread(), forked("cpu"), torch.autocast("cpu", enabled=False):
         check_targets(recipe.module, recipe.loss, x, y)
         cost = measure(recipe.module, x[:1], recipe.local.batch_size)
         recipe = replace(recipe, onednn=cost.onednn)  # part of a run: it decides last bits

@@ -12,21 +12,26 @@ from __future__ import annotations
 
 import copy
 import operator
-import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import fx, nn
 from torch.fx.proxy import GraphAppendingTracer
 from torch.nn.modules import module as torch_modules
 from torch.overrides import TorchFunctionMode
 
-from understudy.simulation.training.generators import forked
 from understudy.simulation.training.kernels.layers import Refused
+from understudy.simulation.training.kernels.watching import (
+    Called,
+    called,
+    plain,
+    state_of,
+    watched_calls,
+)
 
 SHAPES = ("size", operator.getitem, getattr)  # what is asked of a shape: no call to compute with
+FEW = 2  # of the examples: what a forward does must not hang on how many there are
 TRIES = 20  # to follow a forward while other threads may draw random numbers
 
 
@@ -44,15 +49,15 @@ def calls_of(module: nn.Module, examples: torch.Tensor, training: bool) -> fx.Gr
     if all(_is_torchs(part) for part in own.modules()):  # these change nothing and draw nothing
         return _followed(own)
     for _ in range(TRIES):
-        before = _state(own)
+        before = state_of(own)
         graph = _followed(own)
-        watched = _watched(own, examples)
-        if _state(own) == before:
+        watched = [watched_calls(own, few) for few in (examples[:FEW], examples)]
+        if state_of(own) == before:
             break
         # once more: another thread may have drawn from Python's or NumPy's generators
     else:
         raise Refused("its forward changes the module or draws random numbers")
-    if _in_words(graph, len(examples)) != watched:
+    if [_in_words(graph, len(few)) for few in (examples[:FEW], examples)] != watched:
         raise Refused("its forward does something else with a tensor than with a proxy of one")
     return graph
 
@@ -87,25 +92,8 @@ class _Tracer(GraphAppendingTracer):
         return super().create_arg(a)
 
 
-# name and arguments: a tensor is a number among the calls that gave one (−1: the inputs), a
-# parameter its name
-Called = tuple[str, tuple[object, ...], tuple[tuple[str, object], ...]]
-
-
-def _watched(module: nn.Module, examples: torch.Tensor) -> list[Called]:
-    """The calls that a forward makes with real examples."""
-    inputs = examples.detach().clone()
-    watch = _Watch(module, inputs)
-    with torch.no_grad(), forked("cpu"), watch:
-        try:
-            module(inputs)
-        except Exception as error:  # the loop says so, too
-            raise Refused(f"its forward fails: {error}") from error
-    return watch.calls
-
-
 def _in_words(graph: fx.Graph, n_examples: int) -> list[Called]:
-    """The calls of a graph, as `_watched` writes them down."""
+    """The calls of a graph, as `watched_calls` writes them down."""
 
     calls = [
         node
@@ -119,53 +107,9 @@ def _in_words(graph: fx.Graph, n_examples: int) -> list[Called]:
             if value.target in SHAPES:
                 return n_examples
             return value.target if value.op == "get_attr" else numbers.get(value, -1)
-        return _plain(value, word)
+        return plain(value, word)
 
-    return [_called(node.target, node.args, node.kwargs, word) for node in calls]
-
-
-def _called(
-    target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], word: Callable[[Any], object]
-) -> Called:
-    name = target if isinstance(target, str) else getattr(target, "__name__", repr(target))
-    given = tuple(sorted((key, word(value)) for key, value in kwargs.items()))
-    return name, tuple(word(value) for value in args), given
-
-
-def _plain(value: Any, word: Callable[[Any], object]) -> object:
-    if isinstance(value, tuple | list):
-        return tuple(word(entry) for entry in value)
-    return value if isinstance(value, int | float | str) else repr(value)
-
-
-class _Watch(TorchFunctionMode):
-    """Notes the calls of torch's functions on tensors."""
-
-    def __init__(self, module: nn.Module, inputs: torch.Tensor) -> None:
-        super().__init__()
-        self.calls: list[Called] = []
-        self._words: dict[int, object] = {id(inputs): -1}
-        self._words |= {id(parameter): name for name, parameter in module.named_parameters()}
-        self._results: list[Any] = []  # kept: what is gone gives its id to another
-
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if getattr(func, "__name__", "") not in ("size", "__get__"):  # of a shape
-            self.calls.append(_called(func, args, kwargs or {}, self._word))
-            self._results.append(result)
-            self._words[id(result)] = len(self.calls) - 1
-        return result
-
-    def _word(self, value: Any) -> object:
-        if isinstance(value, torch.Tensor):
-            return self._words.get(id(value), "another tensor")
-        return _plain(value, self._word)
+    return [called(node.target, node.args, node.kwargs, word) for node in calls]
 
 
 class _NothingElse(TorchFunctionMode):
@@ -192,6 +136,8 @@ def _check_parameters(module: nn.Module) -> None:
     parameters = list(module.named_parameters(remove_duplicate=False))
     if len({id(parameter) for _, parameter in parameters}) < len(parameters):
         raise Refused("parameters are shared between layers")
+    if [id(one) for one in module.parameters()] != [id(one) for _, one in parameters]:
+        raise Refused("its parameters() are not those of its layers, each once")
     for name, parameter in parameters:
         if parameter.device.type != "cpu":
             raise Refused(f"parameter {name!r} is on {parameter.device}")
@@ -234,23 +180,3 @@ def _is_torchs(part: nn.Module) -> bool:
     """Whether its class, with the forward that it has now, is torch's own."""
     forward = getattr(type(part).forward, "__module__", "")
     return all(place.startswith("torch.nn.") for place in (type(part).__module__, forward))
-
-
-def _state(module: nn.Module) -> Any:
-    """What a forward with a memory or with dice changes: the next one may take another way."""
-    attributes = [
-        {name: _told(name, value) for name, value in vars(part).items() if name != "training"}
-        for part in module.modules()
-        if not _is_torchs(part)
-    ]
-    dice = random.getstate(), repr(np.random.get_state())  # noqa: NPY002
-    return attributes, dice
-
-
-def _told(name: str, value: Any) -> object:
-    if name == "_modules":
-        return [(child, id(part)) for child, part in value.items()]
-    try:
-        return repr(value)
-    except Exception as error:  # anybody's
-        raise Refused(f"its attribute {name!r} cannot be told from another: {error}") from error

@@ -57,7 +57,7 @@ def memory(
         return _of_array(name, values, dtype, shape, writes)
     if not isinstance(values, torch.Tensor):
         raise TypeError(f"{name}: expected a torch tensor, got {type(values).__name__}")
-    _check_tensor(name, values, dtype, writes)
+    check_tensor(name, values, dtype, writes)
     if values.shape != shape:
         raise ValueError(f"{name}: expected shape {shape}, got {tuple(values.shape)}")
     if not values.is_contiguous() or values.data_ptr() % dtype.itemsize:
@@ -87,7 +87,7 @@ def rows(
     name: str, matrix: torch.Tensor, dtype: np.dtype[Any], d: int, *, writes: bool = False
 ) -> Rows:
     """Where the kernels find the rows of a matrix, each of d numbers; as in `memory`."""
-    _check_tensor(name, matrix, dtype, writes)
+    check_tensor(name, matrix, dtype, writes)
     if matrix.ndim != 2 or matrix.shape[1] != d:
         raise ValueError(f"{name}: expected rows of {d} numbers, got {tuple(matrix.shape)}")
     step, within = matrix.stride()
@@ -100,7 +100,10 @@ def rows(
     return Rows(matrix.data_ptr(), step * dtype.itemsize, len(matrix), matrix)
 
 
-def _check_tensor(name: str, values: torch.Tensor, dtype: np.dtype[Any], writes: bool) -> None:
+def check_tensor(
+    name: str, values: torch.Tensor, dtype: np.dtype[Any], writes: bool = False
+) -> None:
+    """Refuse a tensor of another type, on another device, or whose memory is gone."""
     found = TYPES.get(values.dtype)
     if found is None or found != dtype:  # NumPy takes None for float64
         raise TypeError(f"{name}: expected {dtype.name}, got {values.dtype}")
