@@ -173,6 +173,23 @@ def test_an_evaluation_does_not_overwrite_what_was_said_in_training(tmp_path):
     ) in raw.getvalue().decode()
 
 
+@pytest.mark.parametrize("n_clients", [2, 3])
+def test_the_first_client_does_not_choose_the_metrics(n_clients):
+    def behave(message, context):
+        metrics = {"loss": 1.0} if context.node_config["partition-id"] else {"loss": 5.0, "f1": 1.0}
+        return reply_of(message, message.content.array_records["arrays"], 1, **metrics)
+
+    with flowers_log() as raw:
+        adapter = play(LoopbackGrid(nodes_of(toy_app(behave), n_clients)))
+    assert set(adapter.history[0].values()) == {"came"}
+    found = adapter.result.train_metrics_clientapp
+    assert {t: dict(means) for t, means in found.items()} == (
+        {1: {"loss": 1.0}} if n_clients == 3 else {}
+    )
+    tie = "metrics of 2 clients are left out: two sets of keys are reported by 1 each"
+    assert (tie in raw.getvalue().decode()) == (n_clients == 2)
+
+
 def test_metrics_of_odd_names_are_left_out_and_the_others_used():
     longest = "x" * LONGEST_NAME
 

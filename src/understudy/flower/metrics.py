@@ -156,7 +156,15 @@ def _alike(replies: Sequence[RecordDict], examples_key: str) -> list[RecordDict]
     forms = Counter(_form(metrics_of(reply, examples_key)) for reply in sound)
     if not forms:
         return []
-    usual = forms.most_common(1)[0][0]
+    (usual, most), *others = forms.most_common(2)
+    if others and others[0][1] == most:  # else who answers first would choose the round's metrics
+        logger.warning(
+            "metrics of %d clients are left out: two sets of keys are reported by %d each, "
+            "and none by more",
+            len(replies),
+            most,
+        )
+        return []
     fitting = [reply for reply in sound if _form(metrics_of(reply, examples_key)) == usual]
     if len(fitting) < len(replies):
         logger.warning(
