@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 TO_TARGET = "_to_target"
 BY_CLIENTS = "clients_"  # how the name of what clients report begins
+BY_CLIENTS_IN_TRAINING = f"{BY_CLIENTS}train_"  # all others are of their evaluation
 SHARES = ("largest_share", "absent_represented")  # of a round, shown as percents
 
 

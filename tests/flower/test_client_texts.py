@@ -1,6 +1,7 @@
 """Texts that clients choose, metrics' names and errors: none is taken for the run's, or obeyed."""
 
 import io
+import json
 import logging
 import re
 from contextlib import contextmanager
@@ -13,8 +14,8 @@ from flwr.clientapp import ClientApp
 from tests.cli import Command
 from tests.flower.loopback import LoopbackGrid, nodes_of
 from tests.flower.toy import first_arrays, play, reply_of, toy_app
-from understudy.flower import UnderstudyStrategy, introduction, read_outcomes
-from understudy.flower.metrics import LONGEST_NAME, MOST_METRICS
+from understudy.flower import UnderstudyStrategy, introduction, names, read_outcomes
+from understudy.flower.metrics import LONGEST_NAME, MOST_METRICS, named
 from understudy.studies import LiveLog, results
 from understudy.studies.store.store import Store
 
@@ -108,6 +109,85 @@ def test_no_name_of_a_client_is_taken_for_a_measure_of_the_run(
     table = command("table", "clinics", "--folder", tmp_path)
     assert table.code == 0, table.err
     assert ("reported by" in " ".join(table.out.split())) != with_evaluate_fn
+
+
+ALIKE = {  # prefix, what was measured, what the log has
+    "loss and train_loss": (
+        names.BY_CLIENTS_IN_TRAINING,
+        {"train_loss": 0.5, "loss": 9.0},
+        {"clients_train_train_loss": 0.5, "clients_train_loss": 9.0},
+    ),
+    "three of the same end": (
+        names.BY_CLIENTS_IN_TRAINING,
+        {"clients_train_loss": 1.0, "train_loss": 2.0, "train_train_loss": 3.0},
+        {"clients_train_clients_train_loss": 1.0, "clients_train_loss": 2.0}
+        | {"clients_train_train_loss": 3.0},
+    ),
+    "evaluation": (
+        names.BY_CLIENTS,
+        {"accuracy": 0.1, "clients_accuracy": 0.99},
+        {"clients_accuracy": 0.1, "clients_clients_accuracy": 0.99},
+    ),
+    "not a number": (
+        names.BY_CLIENTS,
+        {"accuracy": float("nan"), "clients_accuracy": 0.99},
+        {"clients_clients_accuracy": 0.99},
+    ),
+    "the server": (
+        names.BY_SERVER,
+        {"accuracy": 0.3, "test_accuracy": 0.9},
+        {"test_accuracy": 0.3, "test_test_accuracy": 0.9},
+    ),
+}
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("case", ALIKE)
+def test_a_metric_never_takes_the_place_of_another(case, backwards):
+    prefix, measured, expected = ALIKE[case]
+    record = MetricRecord(dict(sorted(measured.items(), reverse=backwards)))
+    assert named(record, prefix) == expected
+
+
+def test_an_evaluation_does_not_overwrite_what_was_said_in_training(tmp_path):
+    app = ClientApp(mods=[introduction()])
+
+    @app.train()
+    def train(message, context):
+        return reply_of(message, message.content.array_records["arrays"], 1, train_loss=0.5)
+
+    @app.evaluate()
+    def evaluate(message, context):
+        numbers = {"num-examples": 1, "train_loss": 7.0, "clients_train_loss": 8.0, "loss": 2.0}
+        return Message(RecordDict({"metrics": MetricRecord(numbers)}), reply_to=message)
+
+    with flowers_log() as raw:
+        play(LoopbackGrid(nodes_of(app, 2)), folder=tmp_path)
+    (line,) = (tmp_path / "rounds.jsonl").read_text().splitlines()
+    metrics = json.loads(line)["metrics"]
+    theirs = {name: metrics[name] for name in metrics if name.startswith("clients_")}
+    assert theirs == {"clients_train_loss": 0.5, "clients_loss": 2.0}
+    assert (
+        "2 metrics of evaluation are not logged: expected names that do not begin with train_, as "
+        "those of training do, got ['train_loss', 'clients_train_loss']"
+    ) in raw.getvalue().decode()
+
+
+@pytest.mark.parametrize("n_clients", [2, 3])
+def test_the_first_client_does_not_choose_the_metrics(n_clients):
+    def behave(message, context):
+        metrics = {"loss": 1.0} if context.node_config["partition-id"] else {"loss": 5.0, "f1": 1.0}
+        return reply_of(message, message.content.array_records["arrays"], 1, **metrics)
+
+    with flowers_log() as raw:
+        adapter = play(LoopbackGrid(nodes_of(toy_app(behave), n_clients)))
+    assert set(adapter.history[0].values()) == {"came"}
+    found = adapter.result.train_metrics_clientapp
+    assert {t: dict(means) for t, means in found.items()} == (
+        {1: {"loss": 1.0}} if n_clients == 3 else {}
+    )
+    tie = "metrics of 2 clients are left out: two sets of keys are reported by 1 each"
+    assert (tie in raw.getvalue().decode()) == (n_clients == 2)
 
 
 def test_metrics_of_odd_names_are_left_out_and_the_others_used():

@@ -1,6 +1,7 @@
 """Checks of replies: whatever a client sends is an update, or refused with a reason."""
 
 import io
+import logging
 import pickle
 
 import numpy as np
@@ -9,7 +10,11 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 
 from tests.flower.loopback import LoopbackGrid, nodes_of
 from tests.flower.toy import first_arrays, moved, play, reply_of, toy_app
+from understudy.core.types import Cohort
 from understudy.flower import Limits, UnderstudyStrategy, load_arrays, save_arrays
+from understudy.flower.clients.identity import Node
+from understudy.flower.requests import Collected, Request
+from understudy.flower.train_round import TrainRound
 
 
 def npy(values, pickled=False):
@@ -206,3 +211,43 @@ def test_arrays_are_read_from_safetensors_only(tmp_path):
     with pytest.raises(Exception, match="header"):
         load_arrays(tmp_path / "model.pt")
     assert not Harm.unpickled
+
+
+def many_fields():
+    return npy(np.zeros(3, dtype=[(f"field{place}", "<f4") for place in range(300)]))
+
+
+LONG = {  # all but the last are smaller than a reply may be
+    "serialisation": (lambda: arrays(stype="A" * 900_000), "wrong type"),
+    "type": (lambda: arrays(data=many_fields()), "wrong type"),
+    "shape": (lambda: arrays(data=header_only((1,) * 2000)), "wrong length"),
+    "header": (lambda: arrays(data=b"\x93NUMPY\x01\x00\xff\xff" + b"A" * 0xFFFF), "unreadable"),
+    "megabytes of serialisation": (lambda: arrays(stype="A" * 5_000_000), "too large"),
+}
+
+
+@pytest.mark.parametrize("kind", LONG)
+def test_what_a_client_sends_does_not_fill_the_servers_log(kind, tmp_path, caplog):
+    made, reason = LONG[kind]
+
+    def behave(message, context):
+        if context.node_config["partition-id"] == 1:
+            return reply_of(message, made(), 1)
+        return None
+
+    caplog.set_level(logging.INFO, logger="flwr")
+    adapter = play(LoopbackGrid(nodes_of(toy_app(behave), 2)), folder=tmp_path)
+    assert adapter.history[0] == {"0": "came", "1": "refused"}
+    detail = adapter.outcomes[1].detail
+    assert detail.startswith(f"{reason}: ")
+    assert len(detail) <= 300
+    assert max(len(record.getMessage()) for record in caplog.records) < 2000
+    assert (tmp_path / "outcomes.jsonl").stat().st_size < 2000
+
+
+def test_why_a_client_was_lost_is_kept_in_short():
+    none = np.zeros(0, dtype=np.int64)
+    cohort = Cohort(0, none, np.zeros(0), asked=none, pending=none.reshape(0, 2))
+    round_ = TrainRound(0, cohort, 0.0, sent={"message": Request("train", Node(1), 0, 0.0, 0)})
+    round_.take(Collected(unreadable={"message": "x" * 10**6}), [], read=lambda *_: None)
+    assert round_.why[0] == ("unreadable: " + "x" * 10**6)[:999] + "…"

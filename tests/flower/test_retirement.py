@@ -185,6 +185,17 @@ def test_no_flipped_bit_retires_somebody_else_or_nobody(tmp_path, command):
             requested_retirements(folder)
 
 
+def test_what_is_no_file_of_requests_is_not_taken_for_an_empty_one(tmp_path):
+    assert requested_retirements(tmp_path) == []
+    (tmp_path / "retired").symlink_to("gone")
+    with pytest.raises(CheckpointError, match=r"/retired: expected a file .* got something"):
+        requested_retirements(tmp_path)
+    (tmp_path / "retired").unlink()
+    (tmp_path / "retired").mkdir()
+    with pytest.raises(CheckpointError, match=r"/retired: expected a file .* got a folder"):
+        requested_retirements(tmp_path)
+
+
 def test_requests_from_before_there_were_checksums_are_read(tmp_path):
     folder = tmp_path / "run"
     play(LoopbackGrid(nodes_of(toy_app(), 3)), rounds=1, folder=folder)

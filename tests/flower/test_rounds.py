@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from flwr.app import ArrayRecord, ConfigRecord
+from flwr.app import ArrayRecord, ConfigRecord, MessageType
 from flwr.common.constant import ErrorCode
 from flwr.serverapp.strategy import (
     DifferentialPrivacyServerSideFixedClipping,
@@ -457,6 +457,33 @@ def test_a_grid_that_takes_no_message_ends_the_run():
     grid.push_messages = lambda messages: []
     with pytest.raises(GridFailed, match="push_messages: none of the messages was taken"):
         play(grid, rounds=100, clients=["0", "1"])
+
+
+def failing_to_push(grid, kind):
+    """Let the grid take no message that asks to train, or none that asks to evaluate."""
+    push = grid.push_messages
+
+    def pushed(messages):
+        if any(m.metadata.message_type == kind and not introduces(m) for m in messages):
+            raise OSError("too large")
+        return push(messages)
+
+    grid.push_messages = pushed
+
+
+def test_a_grid_that_never_delivers_training_ends_the_run():
+    """Evaluation passes, which sends less than a SCAFFOLD does to train, say."""
+    grid = LoopbackGrid(nodes_of(toy_app(), 2))
+    failing_to_push(grid, MessageType.TRAIN)
+    words = r"3 rounds in a row.*\(push_messages of training: OSError: too large\)"
+    with pytest.raises(GridFailed, match=words):
+        play(grid, rounds=8)
+
+
+def test_a_grid_that_never_delivers_evaluation_does_not():
+    grid = LoopbackGrid(nodes_of(toy_app(), 2))
+    failing_to_push(grid, MessageType.EVALUATE)
+    assert play(grid, rounds=5).history == [{"0": "came", "1": "came"}] * 5
 
 
 @pytest.mark.parametrize("call", CALLS)

@@ -67,6 +67,8 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "no client": (with_row(",4,2,0"), r", line 6: client: column 'site' has 1 missing values"),
     "no label": (with_row("s0,4,2,"), r", line 6: label: column 'ill' has 1 missing values"),
     "a word": (with_row("s0,four,2,0"), r", line 6: features: column 'age' .* \(such as 'four'\)"),
+    "an underscore": (with_row("s0,1_000,2,0"), r", line 6: features: .* \(such as '1_000'\)"),
+    "Arabic digits": (with_row("s0,\u0663,2,0"), r", line 6: features: .* \(such as '\u0663'\)"),
     "a long number": (
         with_row(f"s0,{'9' * 4000},2,0"),
         r", line 6: features: column 'age' does no",

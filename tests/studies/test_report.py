@@ -384,3 +384,16 @@ def test_the_main_metric_is_the_studys_own_or_the_first_there_is():
     assert main_metric(runs, "accuracy_best") == "loss_last"
     assert main_metric(runs[["test_f1_last"]]) == "test_f1_last"
     assert main_metric(runs[["accuracy_last10"]]) is None
+
+
+def test_the_main_metric_of_a_live_federation_is_not_of_training_where_there_is_another():
+    by_clients = [  # the best first
+        "clients_accuracy_last",
+        "clients_loss_last",
+        "clients_f1_last",
+        "clients_train_accuracy_last",
+    ]
+    runs = pd.DataFrame({name: [0.5] for name in [*reversed(by_clients), "test_f1_last"]})
+    assert main_metric(runs) == "test_f1_last"  # the server's own
+    for first, name in enumerate(by_clients):
+        assert main_metric(runs[by_clients[first:][::-1]]) == name

@@ -38,6 +38,15 @@ def printable(value: Any) -> Any:
     return value
 
 
-def one_line(value: object) -> str:
-    """Anything as printable text without line breaks, so that it cannot pose as a line of ours."""
-    return str(printable(str(value))).replace("\n", " ")
+def one_line(value: object, longest: int | None = None) -> str:
+    """Anything as printable text without line breaks, so that it cannot pose as a line of ours.
+
+    >>> one_line("a\\nb")
+    'a b'
+    >>> one_line("abcdef", longest=4)
+    'abc…'
+    """
+    text = str(value)
+    if longest is not None and len(text) > longest:
+        text = f"{text[: longest - 1]}…"
+    return str(printable(text)).replace("\n", " ")

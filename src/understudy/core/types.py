@@ -78,10 +78,7 @@ class Refusal:
             short = False
         if not short:
             object.__setattr__(self, "id", words)
-        detail = one_line(self.detail)
-        if len(detail) > LONGEST_DETAIL:
-            detail = f"{detail[: LONGEST_DETAIL - 1]}…"
-        object.__setattr__(self, "detail", detail)
+        object.__setattr__(self, "detail", one_line(self.detail, LONGEST_DETAIL))
 
     def __str__(self) -> str:
         return f"client {one_line(self.id)}: {self.reason} ({self.detail})"

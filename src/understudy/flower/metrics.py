@@ -7,7 +7,7 @@ measured them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -77,13 +77,40 @@ def named(record: MetricRecord, prefix: str) -> dict[str, float]:
     {'clients_test_accuracy': 1.0}
     >>> named(MetricRecord({"train_loss": 0.5, "f1": 0.8}), names.BY_CLIENTS_IN_TRAINING)
     {'clients_train_loss': 0.5, 'clients_train_f1': 0.8}
+
+    A name that has the prefix already does not get it twice, unless another has its place:
+
+    >>> named(MetricRecord({"test_accuracy": 0.9, "accuracy": 0.3}), names.BY_SERVER)
+    {'test_test_accuracy': 0.9, 'test_accuracy': 0.3}
     """
-    said = prefix.removeprefix(names.BY_CLIENTS)  # a name may begin so already
+    logged = _names_in_the_log(record, prefix)
     return {
-        prefix + name.removeprefix(prefix).removeprefix(said): float(value)
+        logged[name]: float(value)
         for name, value in record.items()
-        if not isinstance(value, list) and isfinite(value)
+        if name in logged and not isinstance(value, list) and isfinite(value)
     }
+
+
+def _names_in_the_log(record: Iterable[str], prefix: str) -> dict[str, str]:
+    """Name → the name that the log has; no two have the same, whatever clients call theirs."""
+    said = prefix.removeprefix(names.BY_CLIENTS)  # a name may begin so already
+    logged: dict[str, str] = {}
+    of_training = []
+    for name in sorted(record, key=len):  # one without the prefix is shorter: it comes first
+        short = prefix + name.removeprefix(prefix).removeprefix(said)
+        if prefix == names.BY_CLIENTS and short.startswith(names.BY_CLIENTS_IN_TRAINING):
+            of_training.append(name)
+        else:
+            logged[name] = prefix + name if short in logged.values() else short
+    if of_training:
+        logger.warning(
+            "%d metrics of evaluation are not logged: expected names that do not begin with %s, as "
+            "those of training do, got %s",
+            len(of_training),
+            names.BY_CLIENTS_IN_TRAINING.removeprefix(names.BY_CLIENTS),
+            shown(of_training),
+        )
+    return logged
 
 
 def _dot(values: Sequence[float], shares: Sequence[float]) -> float:
@@ -129,7 +156,15 @@ def _alike(replies: Sequence[RecordDict], examples_key: str) -> list[RecordDict]
     forms = Counter(_form(metrics_of(reply, examples_key)) for reply in sound)
     if not forms:
         return []
-    usual = forms.most_common(1)[0][0]
+    (usual, most), *others = forms.most_common(2)
+    if others and others[0][1] == most:  # else who answers first would choose the round's metrics
+        logger.warning(
+            "metrics of %d clients are left out: two sets of keys are reported by %d each, "
+            "and none by more",
+            len(replies),
+            most,
+        )
+        return []
     fitting = [reply for reply in sound if _form(metrics_of(reply, examples_key)) == usual]
     if len(fitting) < len(replies):
         logger.warning(

@@ -22,6 +22,7 @@ from flwr.app import Array, ArrayRecord
 from safetensors.numpy import load_file, save_file
 
 from understudy.core.brief import shown
+from understudy.core.printable import one_line
 from understudy.core.types import Reason
 from understudy.memory.tensor_stream import CheckpointError
 
@@ -185,7 +186,8 @@ class ModelArrays:
 def _entries(array: Array, name: str, shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
     """An array from outside, if it is what was expected; its own copy of the numbers."""
     if array.stype != SERIALISED:
-        raise Unreadable(Reason.WRONG_TYPE, f"{name}: expected {SERIALISED}, got {array.stype!r}")
+        came_as = shown(array.stype)
+        raise Unreadable(Reason.WRONG_TYPE, f"{name}: expected {SERIALISED}, got {came_as}")
     stream = BytesIO(array.data)
     try:
         version = np.lib.format.read_magic(stream)
@@ -195,11 +197,11 @@ def _entries(array: Array, name: str, shape: tuple[int, ...], dtype: str) -> npt
         }[version]
         found_shape, fortran, found = read_header(stream)
     except Exception as error:  # whatever bytes from outside make NumPy raise
-        raise Unreadable(Reason.UNREADABLE, f"{name}: no array ({error})") from None
+        raise Unreadable(Reason.UNREADABLE, f"{name}: no array ({one_line(error, 200)})") from None
     if found != np.dtype(dtype):
-        raise Unreadable(Reason.WRONG_TYPE, f"{name}: expected {dtype}, got {found}")
+        raise Unreadable(Reason.WRONG_TYPE, f"{name}: expected {dtype}, got {one_line(found, 60)}")
     if found_shape != shape:
-        raise Unreadable(Reason.WRONG_LENGTH, f"{name}: expected {shape}, got {found_shape}")
+        raise Unreadable(Reason.WRONG_LENGTH, f"{name}: expected {shape}, got {shown(found_shape)}")
     expected, came = prod(shape) * found.itemsize, len(array.data) - stream.tell()
     if came != expected:
         raise Unreadable(Reason.UNREADABLE, f"{name}: expected {expected} bytes, got {came}")

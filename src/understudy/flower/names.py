@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from understudy.measures import BY_CLIENTS as BY_CLIENTS
+from understudy.measures import BY_CLIENTS_IN_TRAINING as BY_CLIENTS_IN_TRAINING
 
 # ConfigRecord, server to client. The first and `proximal-mu` are spelt as Flower spells them.
 ROUND = "server-round"  # 1, 2, …; our t is one less
@@ -37,4 +38,3 @@ LOSS = "train_loss"  # metric, as in Flower's templates
 # How a name in the round's log begins says who measured it. What clients report has prefixes of its
 # own (BY_CLIENTS: their evaluation), so that no name of theirs is taken for a measure of the run.
 BY_SERVER = "test_"  # `evaluate_fn`
-BY_CLIENTS_IN_TRAINING = f"{BY_CLIENTS}train_"

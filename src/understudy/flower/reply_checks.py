@@ -170,8 +170,12 @@ def metrics_of(content: RecordDict, examples_key: str) -> Mapping[str, Any]:
 
 def megabytes_of(content: RecordDict) -> float:
     """Of all arrays, numbers and texts, about."""
-    arrays = content.array_records.values()
-    size = sum(len(array.data) for record in arrays for array in record.values())
+    size = sum(
+        len(name) + len(array.data) + len(array.stype) + len(array.dtype) + 8 * len(array.shape)
+        for record in content.array_records.values()
+        for name, array in record.items()
+    )
+    size += sum(len(key) for key in content)
     others: list[Mapping[str, Any]] = [
         *content.metric_records.values(),
         *content.config_records.values(),

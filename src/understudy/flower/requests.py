@@ -23,6 +23,7 @@ NODE_UNAVAILABLE = 5
 FIRST_PAUSE = 0.01  # seconds between two polls at first; doubled up to `poll`
 AT_ONCE = 100  # messages pushed in one call: Flower refuses calls that are too large
 LOOK_EVERY = 3.0  # seconds between two looks at who is connected
+PUSH, PUSH_TO_TRAIN = "push_messages", "push_messages of training"  # how calls are counted
 MOST_FAILED_ROUNDS = 3  # in a row in which a call of the Grid fails every time
 
 Kind = Literal["train", "evaluate", "introduce", "unwanted"]
@@ -123,14 +124,16 @@ class GridCalls:
         self._in_a_row: Counter[str] = Counter()  # call → rounds in which it never did
         self._errors: dict[str, str] = {}  # call → what went wrong the last time
 
-    def works(self, call: str) -> None:
-        """A call gave an answer."""
-        self._worked[call] = True
+    def works(self, *calls: str) -> None:
+        """A call gave an answer; it may count under several names."""
+        for call in calls:
+            self._worked[call] = True
 
-    def fails(self, call: str, error: str) -> None:
+    def fails(self, error: str, *calls: str) -> None:
         """A call gave none."""
-        self._worked.setdefault(call, False)
-        self._errors[call] = error
+        for call in calls:
+            self._worked.setdefault(call, False)
+            self._errors[call] = error
 
     def never_worked(self, call: str) -> bool:
         """Whether a call was made in this round and has failed every time so far."""
@@ -156,8 +159,15 @@ class GridCalls:
             )
 
 
-def push(grid: Grid, messages: list[Message], calls: GridCalls) -> dict[int, str]:
-    """Send messages; position → message id, without those that could not be sent."""
+def push(
+    grid: Grid, messages: list[Message], calls: GridCalls, *, to_train: bool = False
+) -> dict[int, str]:
+    """Send messages; position → message id, without those that could not be sent.
+
+    Messages to train count on their own, too: they are the largest, and where none of them arrives
+    the rounds are empty, whatever becomes of the others.
+    """
+    counted = [PUSH, PUSH_TO_TRAIN] if to_train else [PUSH]
     sent: dict[int, str] = {}
     for first in range(0, len(messages), AT_ONCE):
         part = messages[first : first + AT_ONCE]  # a list: Flower reads it several times
@@ -165,13 +175,13 @@ def push(grid: Grid, messages: list[Message], calls: GridCalls) -> dict[int, str
             ids = list(grid.push_messages(part))
         except Exception as error:  # one failed call must not end the run
             logger.error("messages could not be sent: %s", _words(error))
-            calls.fails("push_messages", _words(error))
+            calls.fails(_words(error), *counted)
             continue
         taken = {first + place: str(name) for place, name in enumerate(ids) if name}
         if taken:
-            calls.works("push_messages")
+            calls.works(*counted)
         else:  # as Flower does where a message is too large
-            calls.fails("push_messages", "none of the messages was taken")
+            calls.fails("none of the messages was taken", *counted)
         sent |= taken
     return sent
 
@@ -243,7 +253,7 @@ def connected(grid: Grid, calls: GridCalls) -> list[Node]:
         nodes = [Node.of(info) for info in grid.get_nodes()]
     except Exception as error:
         logger.error("who is connected could not be asked: %s", _words(error))
-        calls.fails("get_nodes", _words(error))
+        calls.fails(_words(error), "get_nodes")
         return []
     calls.works("get_nodes")
     return nodes
@@ -287,7 +297,7 @@ def _pulled(grid: Grid, name: str, found: Collected, calls: GridCalls) -> Messag
     except Exception as error:  # whatever bytes from outside make Flower raise
         # A reply that cannot be read does not let every call fail: Flower raises once, as it has
         # handed the reply over by then, and has nothing for us before it is there.
-        calls.fails("pull_messages", _words(error))
+        calls.fails(_words(error), "pull_messages")
         if _is_of_the_network(error):
             return None  # the reply is still to come
         if name not in found.unreadable:
@@ -349,7 +359,8 @@ class ReplyBox:
     def send(self, grid: Grid, messages: Iterable[tuple[Message, Request]]) -> dict[str, Request]:
         """Send messages; message id → request, without those that could not be sent."""
         pairs = list(messages)
-        ids = push(grid, [message for message, _ in pairs], self.calls)
+        to_train = any(request.kind == "train" for _, request in pairs)
+        ids = push(grid, [message for message, _ in pairs], self.calls, to_train=to_train)
         return {name: pairs[position][1] for position, name in ids.items()}
 
     def collect(self, grid: Grid, sent: Mapping[str, Request]) -> Collected:

@@ -65,9 +65,11 @@ def request_retirement(folder: str | Path, *client_ids: str) -> None:
 
 def requested_retirements(folder: Path | None) -> list[str]:
     """Ids in the folder's file, complete lines only; a damaged line is an error that names it."""
-    if folder is None or not (folder / FILE).is_file():
+    if folder is None or not os.path.lexists(path := folder / FILE):
         return []
-    path = folder / FILE
+    if not path.is_file():
+        came = "a folder" if path.is_dir() else "something else"
+        raise CheckpointError(f"{path}: expected a file with ids of clients to retire, got {came}")
     *lines, last = path.read_bytes().split(b"\n")
     if is_sealed(last):  # only the end of the line is missing, or damaged
         lines.append(last)

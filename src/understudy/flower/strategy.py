@@ -44,6 +44,7 @@ from understudy.flower.outcomes import ClientOutcome
 from understudy.flower.reply_checks import Limits, Update, read_update
 from understudy.flower.requests import (
     MOST_FAILED_ROUNDS,
+    PUSH,
     Clock,
     Collected,
     ReplyBox,
@@ -451,7 +452,7 @@ class UnderstudyStrategy(FlowerStrategy):
             early = self._members.meet(
                 nodes, grid, lambda node: self._message(content, node, MessageType.TRAIN)
             )
-            is_sent = not mailbox.calls.never_worked("push_messages")
+            is_sent = not mailbox.calls.never_worked(PUSH)
             if is_sent or server.has_begun or len(server.roster):
                 break  # else nobody could be asked, and there is no round to play without them
             mailbox.clock.sleep(self.timing.poll)

@@ -11,6 +11,7 @@ from flwr.app import Message, RecordDict
 
 from understudy.core.printable import one_line
 from understudy.core.types import (
+    LONGEST_DETAIL,
     Applied,
     Arrivals,
     Cohort,
@@ -105,7 +106,8 @@ class TrainRound:
 
     def _lost(self, request: Request, outcome: Outcome, why: str) -> None:
         self.settled.add((request.client, request.t))
-        self.became[request.client], self.why[request.client] = outcome, one_line(why)
+        self.became[request.client] = outcome
+        self.why[request.client] = one_line(why, LONGEST_DETAIL)
 
     def _refuse(self, request: Request, reason: Reason, detail: str) -> None:
         self._lost(request, Outcome.REFUSED, f"{reason}: {detail}")

@@ -70,7 +70,7 @@ class DataTable(NamedTuple):
         return np.stack(columns, axis=1)
 
     def _no_number(self, what: str, name: str, values: npt.NDArray[Any]) -> str:
-        row = next((row for row, value in enumerate(values.tolist()) if not _is_number(value)), 0)
+        row = _first_that_is_no_number(values)
         came = f" (such as {shown(values[row])})" if len(values) else ""
         place = self.place(row) if came else ""
         return (
@@ -143,6 +143,19 @@ def _same(value: Any) -> bool:
         return bool(value == value)
     except TypeError:
         return False
+
+
+def _first_that_is_no_number(values: npt.NDArray[Any]) -> int:
+    """The row; 0 where each could be a number, and only their type is none."""
+    try:
+        import pandas
+
+        # as pandas reads a file: to Python 1_000 is a number, to pandas it is not
+        numbers = pandas.to_numeric(pandas.Series(values), errors="coerce")
+        wrong = np.isnan(np.asarray(numbers, dtype=np.float64))
+    except (ModuleNotFoundError, TypeError, ValueError, OverflowError):  # a whole number too long
+        wrong = np.array([not _is_number(value) for value in values.tolist()], dtype=np.bool_)
+    return int(wrong.argmax()) if wrong.any() else 0
 
 
 def _is_number(value: Any) -> bool:
