@@ -73,6 +73,7 @@ class Roster:
             if client_id in self._number:
                 raise ValueError(f"clients: expected distinct ids, got {client_id!r} twice")
             self._add(client_id, 0)
+        self._expected = frozenset(ids)
 
     def __len__(self) -> int:
         return len(self.clients)
@@ -244,6 +245,14 @@ class Roster:
             else:
                 self._keep(client, here.get(client.node) == number)
         return removed
+
+    def expect(self, ids: Sequence[str], t: int) -> list[str]:
+        """These clients are expected from now on; those among them that are new."""
+        self._expected = frozenset(ids)
+        new = [client_id for client_id in ids if client_id not in self._number]
+        for client_id in new:
+            self._add(client_id, t)
+        return new
 
     def _add(self, client_id: str, t: int) -> int:
         self._keep(Client(client_id, joined=t), False)
