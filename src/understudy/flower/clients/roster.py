@@ -14,7 +14,15 @@ from typing import NamedTuple
 
 from understudy.core.brief import shown
 from understudy.core.types import Reason
-from understudy.flower.clients.identity import ClaimRefused, Names, Node, check_id, key_id
+from understudy.flower.clients.identity import (
+    ClaimRefused,
+    Names,
+    Node,
+    check_id,
+    is_replaced,
+    key_id,
+    stored_id,
+)
 from understudy.flower.live_state import records
 
 
@@ -68,6 +76,7 @@ class Roster:
         self._by_key: dict[str, list[int]] = {}
         self._by_name: dict[str, set[int]] = {}  # registered name → numbers
         self._turned_away: dict[int, str] = {}  # node → when it connected
+        self.replaced: list[str] = []  # what stands in place of stored ids that can be none now
         for client_id in ids:
             check_id("clients", client_id)
             if client_id in self._number:
@@ -166,7 +175,7 @@ class Roster:
 
     def _refuse_unless_its_own(self, node: Node, who: Identity, names: Names) -> None:
         number = self._number.get(who.id)
-        if number is None:
+        if number is None or is_replaced(who.id):
             try:
                 check_id(f"{node}: id", who.id)
             except ValueError as error:
@@ -221,6 +230,9 @@ class Roster:
             if number is None:
                 continue
             client = self.clients[number]
+            if client.key and client.key != node.key:
+                del self._by_node[node.id]  # of a run before: who has this key must say who it is
+                continue
             if client.activated != node.activated:
                 restarted.append(number)
                 client.activated = node.activated
@@ -290,7 +302,10 @@ class Roster:
         """What `to_json` wrote. Nodes are those of the last run: some may be there still."""
         roster = cls(keys=keys)
         for client in records(Client, text):
-            check_id("Client.id", client.id, stored=True)
+            client.id, before = stored_id(client.id), client.id
+            if client.id != before:
+                client.key, client.name, client.node = "", "", 0  # nobody can be asked under it
+                roster.replaced.append(client.id)
             if client.id in roster._number:
                 raise ValueError(f"Client.id: expected distinct ids, got {shown(client.id)} twice")
             roster._keep(client, bool(client.node))
