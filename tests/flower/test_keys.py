@@ -7,7 +7,7 @@ import pytest
 from tests.crafted import contents_of, write_crafted
 from tests.flower.loopback import LoopbackGrid, Node, nodes_of
 from tests.flower.toy import play, refusals, round_of, toy_app
-from understudy import MIFA, Reason, Strategy
+from understudy import MIFA, Population, Reason, Strategy
 from understudy.core.brief import shown
 from understudy.flower import UnderstudyStrategy, read_outcomes
 from understudy.flower.clients.identity import ClaimRefused, registered_names
@@ -191,6 +191,61 @@ def test_names_of_absent_clients_cannot_be_claimed():
     with pytest.raises(ClaimRefused, match="claims the id 'hospital', another node's name"):
         again.place(clinic, "hospital", t=1)
     assert again.place(There(3, "hospital", "key a", "tuesday"), "x", t=2).number == 0
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["answers at once", "answers late"])
+def test_an_expected_id_is_taken_from_a_node_without_a_name_once_there_are_names(late, tmp_path):
+    nodes = registered()
+    nodes[0].name = ""
+    says(nodes[0], "client-2")
+    nodes[0].delay = lambda m: 35.0 if late and round_of(m) == 1 else 0.0
+    nodes[1].online = nodes[2].online = False
+
+    def after_round(t):
+        nodes[1].online = t >= 1
+
+    adapter = play(
+        LoopbackGrid(nodes),
+        MEMORY,
+        rounds=4,
+        clients=IDS,
+        folder=tmp_path / "run",
+        after_round=after_round,
+        fraction_evaluate=0.0,
+    )
+    held = [one["client-2"] for one in adapter.history]
+    assert held == ["came", "missing" if late else "came", "unavailable", "unavailable"]
+    assert adapter.history[3]["client-1"] == "came"
+    assert {who for _, who, _ in refusals(tmp_path / "run")} == {"node 100"}
+    assert min(t for t, _, _ in refusals(tmp_path / "run")) == 2
+    assert adapter.server.state.pending.tolist() == []
+    assert stored_roster(tmp_path / "run")[2]["node"] == 0
+
+    nodes[2].online = True
+    again = play(
+        LoopbackGrid(nodes), MEMORY, rounds=5, folder=tmp_path / "run", fraction_evaluate=0.0
+    )
+    assert again.history == [{"client-0": "unavailable", "client-1": "came", "client-2": "came"}]
+
+
+def test_expected_ids_stay_with_their_nodes_where_nobody_has_a_name():
+    adapter = play(LoopbackGrid(nodes_of(toy_app(), 2)), rounds=3, clients=("0", "1"))
+    assert adapter.history == [{"0": "came", "1": "came"}] * 3
+
+
+def test_partition_ids_in_clients_where_nodes_have_names_are_told(caplog):
+    options = {"clients": ("0", "1", "2"), "fraction_evaluate": 0.0}
+    play(LoopbackGrid(registered()), population=Population(3, n_examples=[1, 2, 3]), **options)
+    hint = "`clients` names '0', but a node's registered name is its id: if it is that client, "
+    assert caplog.text.count(f"{hint}name 'client-0' there instead") == 1
+    # nobody could ever join
+    closed = Population(3, p=[0.5] * 3)
+    with pytest.raises(ValueError, match="no connected node is one of them: 'client-0' is not in"):
+        play(LoopbackGrid(registered()), population=closed, **options)
+    # one that is none of them ends nothing where a member is there
+    options["clients"] = ("client-0", "client-1", "2")
+    adapter = play(LoopbackGrid(registered()), population=closed, **options)
+    assert adapter.history == [{"client-0": "came", "client-1": "came", "2": "unavailable"}]
 
 
 def test_expected_ids_are_for_registered_names_where_there_are_any():

@@ -171,6 +171,7 @@ class Roster:
         refused = ""
         if who.is_proven and claim and claim != who.id and self._belongs(claim, node, names):
             refused = f"{node} claims the id {shown(claim)}, which is not its own; it is {who.id!r}"
+            refused += self.misnamed(node, claim)
         return Placed(number, ousted, refused)
 
     def _refuse_unless_its_own(self, node: Node, who: Identity, names: Names) -> None:
@@ -199,6 +200,34 @@ class Roster:
             raise ClaimRefused(
                 f"{claims}, which is expected under a registered name; it has no such name"
             )
+
+    def misnamed(self, node: Node, claim: str | None) -> str:
+        """What to do where `clients` names what a node reports, and not the name that is its id."""
+        number = None if claim not in self._expected else self._number.get(claim)
+        is_free = number is not None and not self.clients[number].node
+        if not is_free or not node.name or node.name in self._expected or self.keys is False:
+            return ""
+        return (
+            f"; `clients` names {claim!r}, but a node's registered name is its id: if it is that "
+            f"client, name {shown(node.name)} there instead"
+        )
+
+    def release(self, names: Names) -> list[tuple[int, int]]:
+        """Take expected ids from nodes that claimed them before any registered name was seen.
+
+        Where there are names, expected ids are for these. Returned are (number, node).
+        """
+        if self.keys is False or not (names or self._by_name):
+            return []
+        released = []
+        for number, client in enumerate(self.clients):
+            is_claimed = client.id in self._expected and not client.key
+            is_held = self._by_node.get(client.node) == number
+            if is_claimed and is_held and client.node not in names.get(client.id, ()):
+                released.append((number, client.node))
+                del self._by_node[client.node]
+                client.node, client.activated = 0, ""
+        return released
 
     def _is_name_of_another(self, client_id: str, node: Node, names: Names) -> bool:
         """Whether another node, or a client of another key, is registered under this name."""
