@@ -169,3 +169,63 @@ def test_a_round_that_holds_nobody_and_one_with_too_few_rows_are_told(caplog):
     adapter = few(Strategy(aggregator=Median(min_rows=3)))
     assert "no step: 2 rows of clients, Median wants at least 3" in caplog.text
     assert w(adapter) == 0
+
+
+@pytest.mark.parametrize("last", [60.0, float(CLAIM)])
+def test_sizes_that_are_declared_on_resumption_count_by_id(last, tmp_path, caplog):
+    """The second run lists the clients in another order: sizes belong to ids."""
+    play(federation(), rounds=1, folder=tmp_path, clients=IDS)
+    sizes = np.array([10, 20, 30, 40, 50, last])[::-1]
+    known = Population(6, n_examples=sizes)
+    caplog.clear()
+    again = play(federation(), rounds=2, folder=tmp_path, clients=IDS[::-1], population=known)
+    assert again.server.state.population.confirmed.all()
+    assert again.server.state.n_examples.tolist() == [10, 20, 30, 40, 50, last]
+    assert "no population confirms: they count" not in caplog.text
+    third = play(federation(), rounds=3, folder=tmp_path)  # what was declared once is kept
+    assert third.server.state.population.confirmed.all()
+
+
+def test_a_declared_size_takes_the_place_of_another_one(tmp_path):
+    sizes = np.array([10.0, 20, 30, 40, 50, np.nan])
+    options = {"folder": tmp_path, "clients": IDS}
+    play(federation(), rounds=1, population=Population(6, n_examples=sizes), **options)
+    sizes = np.array([np.nan, 5, 30, 40, 50, 60])
+    grid = federation()
+    for number in (1, 5):
+        grid.nodes[100 + number].online = False
+    again = play(grid, rounds=2, population=Population(6, n_examples=sizes), **options)
+    assert again.server.state.population.n_examples.tolist() == [10, 5, 30, 40, 50, 60]
+    assert again.server.state.n_examples.tolist() == [10, 5, 30, 40, 50, 60]
+    assert again.server.state.population.confirmed.all()
+
+
+def test_clients_that_are_expected_since_the_resumption_have_their_numbers_and_sizes(tmp_path):
+    grid = federation()
+    grid.nodes[104].online = grid.nodes[105].online = False
+    play(grid, rounds=1, folder=tmp_path, clients=IDS[:4])
+    grid = federation()
+    grid.nodes[104].online = False
+    sizes = np.array([CLAIM, 50, 10, 20, 30, 40], dtype=float)
+    known = Population(6, n_examples=sizes)
+    ids = ("5", "4", *IDS[:4])
+    again = play(grid, rounds=2, folder=tmp_path, clients=ids, population=known)
+    assert [one.id for one in again.server.roster.clients] == ["0", "1", "2", "3", "5", "4"]
+    assert again.history == [{**dict.fromkeys("01235", "came"), "4": "unavailable"}]
+    assert again.server.state.n_examples.tolist() == [10, 20, 30, 40, CLAIM, 50]
+    assert again.server.state.population.confirmed.all()
+
+
+def test_declared_facts_that_a_run_cannot_take_over_are_named(tmp_path, caplog):
+    options = {"folder": tmp_path, "clients": IDS}
+    play(federation(), rounds=1, population=Population(6, groups=[0, 0, 0, 1, 1, 1]), **options)
+    other = Population(6, groups=[0, 0, 1, 1, 1, 0], p=[0.5] * 6)
+    again = play(federation(), rounds=2, population=other, **options)
+    said = "not used: p (the run began without); groups of '2', '5'"
+    assert caplog.text.count(said) == 1
+    assert again.server.state.population.groups.tolist() == [0, 0, 0, 1, 1, 1]
+    caplog.clear()
+    more = {**options, "clients": (*IDS, "6")}  # nobody knows its group
+    third = play(federation(), rounds=3, **more)
+    assert "clients: '6' cannot join the run that resumes: population.groups" in caplog.text
+    assert third.server.state.n_clients == 6

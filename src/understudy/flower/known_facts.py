@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from understudy.core.types import Bools, Floats, Population
+from understudy.core.types import Floats, Population
+from understudy.flower.declared import CLOSED
 from understudy.flower.reply_checks import Report
 from understudy.server.state import ServerState
 
@@ -19,7 +20,7 @@ Reports = Mapping[int, Report]
 def population(
     n_clients: int,
     retired: list[int],
-    declared: Population | None,
+    declared: Population,
     reports: Reports,
     earlier_counts: Floats | None,
 ) -> Population:
@@ -31,18 +32,19 @@ def population(
         How many there are.
     retired : list of int
         Those of whom nothing may be known any more.
-    declared : Population, optional
-        What the user gave; of the first clients only, if others have joined.
+    declared : Population
+        What the user gave: see `Declared.of`.
     reports : mapping
         Client → what it reported.
     earlier_counts : (N, C) array, optional
         Label histograms known before.
     """
-    known = Population(n_clients) if declared is None else declared
+    known = declared
     for number in retired:
         known = without(known, number)
-    sizes = _longer(known.n_examples, n_clients)
-    claimed = _claims(n_clients, known)
+    unknown = np.full(n_clients, np.nan)
+    sizes = unknown if known.n_examples is None else known.n_examples.copy()
+    claimed = ~known.confirmed  # not the user's word: not declared, or declared as a claim
     for number, report in reports.items():
         if report.n_examples is not None and np.isnan(sizes[number]):
             sizes[number] = report.n_examples
@@ -53,31 +55,19 @@ def population(
     if counts is not None:
         counts[retired] = np.nan
     given = sizes if not np.isnan(sizes).all() else None
-    if known.n_clients == n_clients:
-        return replace(known, n_examples=given, label_counts=counts, claimed=claimed)
-    return Population(n_clients, n_examples=given, label_counts=counts, claimed=claimed)
+    return replace(known, n_examples=given, label_counts=counts, claimed=claimed)
 
 
-def _claims(n_clients: int, declared: Population) -> Bools:
-    """(N,) whose size is not the user's word: it was not declared, or declared as a claim."""
-    claimed = np.ones(n_clients, dtype=np.bool_)
-    claimed[: declared.n_clients] = ~declared.confirmed
-    return claimed
-
-
-def with_claims(known: Population, declared: Population | None) -> Population:
+def with_claims(known: Population) -> Population:
     """A population as older versions stored it, without a word on whose sizes were declared."""
     if known.claimed is not None:
         return known
-    none = Population(known.n_clients)
-    return replace(known, claimed=_claims(known.n_clients, declared or none))
+    return replace(known, claimed=np.ones(known.n_clients, dtype=np.bool_))
 
 
-def is_closed(declared: Population | None) -> bool:
-    """Whether the declared population holds facts that no newcomer could report of itself."""
-    return declared is not None and any(
-        getattr(declared, name) is not None for name in ("features", "similarity", "p", "groups")
-    )
+def is_closed(known: Population | None) -> bool:
+    """Whether the population holds facts that no newcomer could report of itself."""
+    return known is not None and any(getattr(known, name) is not None for name in CLOSED)
 
 
 def forget(state: ServerState, number: int) -> None:
@@ -130,11 +120,3 @@ def _histograms(n: int, before: Floats | None, reports: Reports) -> Floats | Non
         if len(counts) == width and np.isnan(table[number]).any():
             table[number] = counts
     return table
-
-
-def _longer(values: Floats | None, n: int) -> Floats:
-    """(n,) the values, NaN beyond them."""
-    result = np.full(n, np.nan)
-    if values is not None:
-        result[: len(values)] = values
-    return result

@@ -64,6 +64,7 @@ class Membership:
         self._unknown: set[str] = set()  # ids to retire that nobody has
         self._has_met = False  # whether this process has asked who is there
         self._refused: list[Refusal] = []  # nodes, since the last round
+        self._misnamed: dict[int, str] = {}  # node → why it is none of a closed population
 
     # -- who is there --------------------------------------------------------------------------
 
@@ -103,6 +104,7 @@ class Membership:
             Node id → its update, of nodes whose app trained instead of introducing itself.
         """
         mailbox = self._mailbox
+        self._release(nodes)
         self._place(self._read(mailbox.take_introduced()), nodes)
         new = self._new_nodes(nodes)
         answers: list[Answer] = []
@@ -174,7 +176,7 @@ class Membership:
         for client_id, node, report in sorted(called, key=lambda one: order(one[0])):
             try:
                 if roster.number(client_id) is None:
-                    self._refuse_without_room(client_id, node)
+                    self._refuse_without_room(client_id, node, report.client_id)
                 placed = roster.place(node, report.client_id, server.t, names)
             except ClaimRefused as error:
                 self._refuse(node.id, error.reason, str(error))
@@ -185,11 +187,21 @@ class Membership:
                 self._won_back(client_id, node, placed)
             server.learn(placed.number, replace(report, client_id=None))
 
-    def _refuse_without_room(self, client_id: str, node: Node) -> None:
+    def check_start(self, nodes: Sequence[Node]) -> None:
+        """Refuse to begin where all who are there would be members, were `clients` their names."""
+        if nodes and all(node.id in self._misnamed for node in nodes):
+            raise ValueError(
+                f"clients: no connected node is one of them: {self._misnamed[nodes[0].id]}"
+            )
+
+    def _refuse_without_room(self, client_id: str, node: Node, claim: str | None) -> None:
         """Whether a newcomer may join at all; whether the parts take it in, `LiveServer` says."""
         most, why = self._limits.n_clients, ""
         if self._server.is_closed:
             why = f"{shown(client_id)} is not in the declared population"
+            hint = self._server.roster.misnamed(node, claim)
+            if hint:
+                why = self._misnamed[node.id] = why + hint
         elif most is not None and len(self._server.roster) >= most:
             why = f"{shown(client_id)} would be one more than Limits(n_clients={most}) allows"
         if why:
@@ -205,9 +217,21 @@ class Membership:
             placed.ousted,
         )
         self._refuse(placed.ousted, Reason.CLAIMED_ID, f"the id {client_id!r} belongs to {node}")
-        disowned = self._mailbox.disown(placed.number)
+        self._disown(placed.number)
+
+    def _release(self, nodes: Sequence[Node]) -> None:
+        """Take expected ids from nodes without a name, once a registered name was seen."""
+        for number, node_id in self._server.roster.release(registered_names(nodes)):
+            client_id = self._server.roster.clients[number].id
+            words = f"the id {client_id!r} is expected under a registered name"
+            self._refuse(node_id, Reason.CLAIMED_ID, f"node {node_id} has no such name: {words}")
+            self._disown(number)
+
+    def _disown(self, number: int) -> None:
+        """What this client was asked for went to a node that was not it."""
+        disowned = self._mailbox.disown(number)
         if self._server.has_begun:
-            self._server.settle((placed.number, one.t) for one in disowned if one.kind == "train")
+            self._server.settle((number, one.t) for one in disowned if one.kind == "train")
 
     def turn_away(self, newcomers: Iterable[tuple[Client, str]]) -> None:
         """Note those for whom a part refused to grow, and why."""

@@ -19,6 +19,7 @@ from understudy.core.types import Bools, Floats, Population, RoundLog
 from understudy.flower import known_facts
 from understudy.flower.clients.newcomers import refused_newcomers
 from understudy.flower.clients.roster import Client, Roster
+from understudy.flower.declared import Declared, confirm
 from understudy.flower.live_state import Busy, LiveLedger, LiveState, busy_text, read_busy
 from understudy.flower.log import logger
 from understudy.flower.model_arrays import ModelArrays
@@ -64,7 +65,8 @@ class LiveServer:
         self.roster, self._n_expected = Roster(clients, keys), len(clients)
         self.busy: list[Busy] = []  # of the run before
         self.n_rounds = 0  # how many are wanted, for the log
-        self._declared, self._availability, self._ledger = population, availability, ledger
+        self._declared = Declared(tuple(clients), population)
+        self._availability, self._ledger = availability, ledger
         self._clock = clock
         self._reports: dict[int, Report] = {}
         self._state: ServerState | None = None
@@ -111,10 +113,18 @@ class LiveServer:
                     raise ValueError(
                         f"roster: expected {state.n_clients} clients, got {len(self.roster)}"
                     )
-            state.population = known_facts.with_claims(state.population, self._declared)
+            for client_id in self.roster.replaced:
+                logger.warning(
+                    "the roster holds an id that can be none: its client is now called %r, and is "
+                    "not asked any more",
+                    client_id,
+                )
+            state.population = known_facts.with_claims(state.population)
+            confirm(state, self._declared_of(self.roster.clients, state.population))
             if any(client.retired for client in self.roster.clients):
                 erase_free_rows(state)  # a crash may have come between retiring and erasing
             self._kept(state, template)
+            self._expect()
         except BaseException:
             state.close()
             raise
@@ -130,6 +140,23 @@ class LiveServer:
                 if time.monotonic() > end:
                     raise
                 time.sleep(0.5)
+
+    def _expect(self) -> None:
+        """Take in what is declared now and was not when the run began; warn of what cannot be."""
+        if self.roster.expect(self._declared.ids, self.t):
+            for client, why in self.grow():
+                logger.warning("clients: %r cannot join the run that resumes: %s", client.id, why)
+        state, clients = self.state, self.roster.clients
+        numbers = {one.id: number for number, one in enumerate(clients) if not one.retired}
+        differences = self._declared.differences(numbers, state.population)
+        if differences:
+            logger.warning(
+                "population: the run that resumes keeps what it knows; not used: %s",
+                "; ".join(differences),
+            )
+
+    def _declared_of(self, clients: Sequence[Client], stored: Population | None) -> Population:
+        return self._declared.of([client.id for client in clients], stored)
 
     def begin(self, model: ModelArrays, params: torch.Tensor) -> list[tuple[Client, str]]:
         """The state before round 0, for the clients that are known by now.
@@ -179,7 +206,8 @@ class LiveServer:
     @property
     def is_closed(self) -> bool:
         """Whether nobody can join: see `known_facts.is_closed`."""
-        return known_facts.is_closed(self._declared)
+        known = self._declared.known if self._state is None else self._state.population
+        return known_facts.is_closed(known)
 
     def grow(self) -> list[tuple[Client, str]]:
         """Add those who have joined since.
@@ -251,12 +279,13 @@ class LiveServer:
         """Of these clients, by default of all."""
         clients = self.roster.clients
         numbers = range(len(clients)) if numbers is None else numbers
+        stored = None if self._state is None else self._state.population
         return known_facts.population(
             len(numbers),
             [place for place, number in enumerate(numbers) if clients[number].retired],
-            self._declared,
+            self._declared_of([clients[number] for number in numbers], stored),
             self._reports_of(numbers),
-            None if self._state is None else self._state.population.label_counts,
+            None if stored is None else stored.label_counts,
         )
 
     # -- rounds --------------------------------------------------------------------------------

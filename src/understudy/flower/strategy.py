@@ -460,6 +460,7 @@ class UnderstudyStrategy(FlowerStrategy):
         if server.has_begun:
             self._members.turn_away(server.grow())
         elif len(server.roster):
+            self._members.check_start(nodes)
             self._members.turn_away(server.begin(self._model.format, self._model.first))
         else:
             raise RuntimeError(

@@ -11,6 +11,7 @@ from understudy.core.brief import shown
 from understudy.core.types import Reason
 
 LONGEST_ID = 200  # characters
+REPLACED = "unreadable id "  # how an id begins that stands in place of one that cannot be one
 
 Names = Mapping[str, set[int]]  # registered name → ids of the connected nodes that have it
 
@@ -56,22 +57,42 @@ def key_id(node: Node) -> str:
     return f"key-{node.key[:16]}" if node.key else ""
 
 
-def check_id(name: str, client_id: object, *, stored: bool = False) -> None:
-    """Refuse what cannot be an id: it is a line in files and logs, where commas separate ids.
-
-    Rosters of earlier versions may hold ids with commas or spaces around them: with `stored` these
-    are accepted.
-    """
+def check_id(name: str, client_id: object) -> None:
+    """Refuse what cannot be an id: it is a line in files and logs, where commas separate ids."""
     size = ""
     if isinstance(client_id, str):
         size = f" ({len(client_id):,} characters)"
-        is_one_line = 0 < len(client_id) <= LONGEST_ID and client_id.isprintable()
-        if is_one_line and (stored or ("," not in client_id and client_id == client_id.strip())):
-            return
+        if "," not in client_id and client_id == client_id.strip() and _is_one_line(client_id):
+            if not is_replaced(client_id):
+                return
+            raise ValueError(
+                f"{name}: expected an id that does not begin with {REPLACED!r}, as those do that "
+                f"are written in place of others, got {shown(client_id)}"
+            )
     raise ValueError(
         f"{name}: expected 1 to {LONGEST_ID} printable characters in one line, without commas and "
         f"without spaces around them, got {shown(client_id)}{size}"
     )
+
+
+def stored_id(client_id: str) -> str:
+    """An id as a roster holds it, or another one where an earlier version took what is none now.
+
+    Ids with commas or spaces around them stay: they are lines all the same.
+    """
+    if _is_one_line(client_id):
+        return client_id
+    digest = sha256(client_id.encode(errors="surrogatepass")).hexdigest()
+    return f"{REPLACED}{shown(client_id)} {digest[:16]}"
+
+
+def is_replaced(client_id: str) -> bool:
+    """Whether this stands in place of an id that cannot be one: nobody can be asked under it."""
+    return client_id.startswith(REPLACED)
+
+
+def _is_one_line(client_id: str) -> bool:
+    return 0 < len(client_id) <= LONGEST_ID and client_id.isprintable()
 
 
 def order(client_id: str) -> tuple[bool, int, str]:

@@ -14,7 +14,15 @@ from typing import NamedTuple
 
 from understudy.core.brief import shown
 from understudy.core.types import Reason
-from understudy.flower.clients.identity import ClaimRefused, Names, Node, check_id, key_id
+from understudy.flower.clients.identity import (
+    ClaimRefused,
+    Names,
+    Node,
+    check_id,
+    is_replaced,
+    key_id,
+    stored_id,
+)
 from understudy.flower.live_state import records
 
 
@@ -68,11 +76,13 @@ class Roster:
         self._by_key: dict[str, list[int]] = {}
         self._by_name: dict[str, set[int]] = {}  # registered name → numbers
         self._turned_away: dict[int, str] = {}  # node → when it connected
+        self.replaced: list[str] = []  # what stands in place of stored ids that can be none now
         for client_id in ids:
             check_id("clients", client_id)
             if client_id in self._number:
                 raise ValueError(f"clients: expected distinct ids, got {client_id!r} twice")
             self._add(client_id, 0)
+        self._expected = frozenset(ids)
 
     def __len__(self) -> int:
         return len(self.clients)
@@ -161,11 +171,12 @@ class Roster:
         refused = ""
         if who.is_proven and claim and claim != who.id and self._belongs(claim, node, names):
             refused = f"{node} claims the id {shown(claim)}, which is not its own; it is {who.id!r}"
+            refused += self.misnamed(node, claim)
         return Placed(number, ousted, refused)
 
     def _refuse_unless_its_own(self, node: Node, who: Identity, names: Names) -> None:
         number = self._number.get(who.id)
-        if number is None:
+        if number is None or is_replaced(who.id):
             try:
                 check_id(f"{node}: id", who.id)
             except ValueError as error:
@@ -189,6 +200,34 @@ class Roster:
             raise ClaimRefused(
                 f"{claims}, which is expected under a registered name; it has no such name"
             )
+
+    def misnamed(self, node: Node, claim: str | None) -> str:
+        """What to do where `clients` names what a node reports, and not the name that is its id."""
+        number = None if claim not in self._expected else self._number.get(claim)
+        is_free = number is not None and not self.clients[number].node
+        if not is_free or not node.name or node.name in self._expected or self.keys is False:
+            return ""
+        return (
+            f"; `clients` names {claim!r}, but a node's registered name is its id: if it is that "
+            f"client, name {shown(node.name)} there instead"
+        )
+
+    def release(self, names: Names) -> list[tuple[int, int]]:
+        """Take expected ids from nodes that claimed them before any registered name was seen.
+
+        Where there are names, expected ids are for these. Returned are (number, node).
+        """
+        if self.keys is False or not (names or self._by_name):
+            return []
+        released = []
+        for number, client in enumerate(self.clients):
+            is_claimed = client.id in self._expected and not client.key
+            is_held = self._by_node.get(client.node) == number
+            if is_claimed and is_held and client.node not in names.get(client.id, ()):
+                released.append((number, client.node))
+                del self._by_node[client.node]
+                client.node, client.activated = 0, ""
+        return released
 
     def _is_name_of_another(self, client_id: str, node: Node, names: Names) -> bool:
         """Whether another node, or a client of another key, is registered under this name."""
@@ -220,6 +259,9 @@ class Roster:
             if number is None:
                 continue
             client = self.clients[number]
+            if client.key and client.key != node.key:
+                del self._by_node[node.id]  # of a run before: who has this key must say who it is
+                continue
             if client.activated != node.activated:
                 restarted.append(number)
                 client.activated = node.activated
@@ -244,6 +286,14 @@ class Roster:
             else:
                 self._keep(client, here.get(client.node) == number)
         return removed
+
+    def expect(self, ids: Sequence[str], t: int) -> list[str]:
+        """These clients are expected from now on; those among them that are new."""
+        self._expected = frozenset(ids)
+        new = [client_id for client_id in ids if client_id not in self._number]
+        for client_id in new:
+            self._add(client_id, t)
+        return new
 
     def _add(self, client_id: str, t: int) -> int:
         self._keep(Client(client_id, joined=t), False)
@@ -281,7 +331,10 @@ class Roster:
         """What `to_json` wrote. Nodes are those of the last run: some may be there still."""
         roster = cls(keys=keys)
         for client in records(Client, text):
-            check_id("Client.id", client.id, stored=True)
+            client.id, before = stored_id(client.id), client.id
+            if client.id != before:
+                client.key, client.name, client.node = "", "", 0  # nobody can be asked under it
+                roster.replaced.append(client.id)
             if client.id in roster._number:
                 raise ValueError(f"Client.id: expected distinct ids, got {shown(client.id)} twice")
             roster._keep(client, bool(client.node))
