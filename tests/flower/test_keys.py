@@ -116,6 +116,14 @@ def test_a_member_of_an_earlier_version_keeps_the_id_that_its_key_is_bound_to(tm
     adapter = play(LoopbackGrid(nodes), MEMORY, rounds=2, **options)
     assert adapter.history == [dict.fromkeys("012", "came")]
     assert [one["name"] for one in stored_roster(tmp_path / "run")] == list(IDS)
+    # it may be declared under its name as well
+    known = Population(3, n_examples=[30, 20, 10])
+    again = play(
+        LoopbackGrid(nodes), MEMORY, rounds=3, clients=IDS[::-1], population=known, **options
+    )
+    assert again.history == [dict.fromkeys("012", "came")]
+    assert again.server.state.population.n_examples.tolist() == [10, 20, 30]
+    assert again.server.state.population.confirmed.all()
 
 
 def test_the_rightful_owner_wins_its_number_back(tmp_path, caplog):

@@ -65,7 +65,7 @@ class LiveServer:
         self.roster, self._n_expected = Roster(clients, keys), len(clients)
         self.busy: list[Busy] = []  # of the run before
         self.n_rounds = 0  # how many are wanted, for the log
-        self._declared = Declared(tuple(clients), population)
+        self._declared, self._ids = Declared(tuple(clients), population), frozenset(clients)
         self._availability, self._ledger = availability, ledger
         self._clock = clock
         self._reports: dict[int, Report] = {}
@@ -147,7 +147,8 @@ class LiveServer:
             for client, why in self.grow():
                 logger.warning("clients: %r cannot join the run that resumes: %s", client.id, why)
         state, clients = self.state, self.roster.clients
-        numbers = {one.id: number for number, one in enumerate(clients) if not one.retired}
+        called = enumerate(map(self._called, clients))
+        numbers = {one: number for number, one in called if not clients[number].retired}
         differences = self._declared.differences(numbers, state.population)
         if differences:
             logger.warning(
@@ -156,7 +157,12 @@ class LiveServer:
             )
 
     def _declared_of(self, clients: Sequence[Client], stored: Population | None) -> Population:
-        return self._declared.of([client.id for client in clients], stored)
+        return self._declared.of([self._called(client) for client in clients], stored)
+
+    def _called(self, client: Client) -> str:
+        """What a client is declared as: its id, or its registered name where it kept another id."""
+        is_by_name = client.id not in self._ids and client.name in self._ids
+        return client.name if is_by_name else client.id
 
     def begin(self, model: ModelArrays, params: torch.Tensor) -> list[tuple[Client, str]]:
         """The state before round 0, for the clients that are known by now.

@@ -290,7 +290,7 @@ class Roster:
     def expect(self, ids: Sequence[str], t: int) -> list[str]:
         """These clients are expected from now on; those among them that are new."""
         self._expected = frozenset(ids)
-        new = [client_id for client_id in ids if client_id not in self._number]
+        new = [one for one in ids if one not in self._number and not self._by_name.get(one)]
         for client_id in new:
             self._add(client_id, t)
         return new
