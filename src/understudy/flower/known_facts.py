@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from understudy.core.types import Floats, Population
-from understudy.flower.declared import CLOSED
+from understudy.flower.clients.declared import CLOSED
 from understudy.flower.reply_checks import Report
 from understudy.server.state import ServerState
 

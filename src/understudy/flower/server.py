@@ -17,9 +17,9 @@ from understudy.core.rng import generator
 from understudy.core.roles import Availability
 from understudy.core.types import Bools, Floats, Population, RoundLog
 from understudy.flower import known_facts
+from understudy.flower.clients.declared import Declared, confirm
 from understudy.flower.clients.newcomers import refused_newcomers
 from understudy.flower.clients.roster import Client, Roster
-from understudy.flower.declared import Declared, confirm
 from understudy.flower.live_state import Busy, LiveLedger, LiveState, busy_text, read_busy
 from understudy.flower.log import logger
 from understudy.flower.model_arrays import ModelArrays
