@@ -88,6 +88,16 @@ def test_labels_changed_in_place_to_no_class_are_an_error(build, value):
     assert torch.equal(before, after)
 
 
+def test_inputs_that_the_forward_fails_with_get_the_loop_and_its_error():
+    """Torch flattens no examples of one number each."""
+    data = federation((8, 9), (1,), 3)
+    data = Federation(data.x.flatten(), data.y, data.clients, data.test)
+    module = made(lambda: nn.Sequential(nn.Flatten(), nn.Linear(1, 3)))
+    choice = choose(recipe(module, data, LOCAL), data.x, data.y)
+    assert choice.plan is None
+    assert choice.reason.startswith("its forward fails: Dimension out of range")
+
+
 def test_inputs_that_need_gradients_are_trained_alike():
     data, module = federation((8, 9), (6,), 3), made(lambda: nn.Linear(6, 3))
     needing = Federation(data.x.clone().requires_grad_(), data.y, data.clients, data.test)

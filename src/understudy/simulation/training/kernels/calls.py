@@ -46,13 +46,12 @@ def calls_of(module: nn.Module, examples: torch.Tensor, training: bool) -> fx.Gr
     _check_parameters(module)
     _check_modules(module)
     own = copy.deepcopy(module).train(training)
-    if all(_is_torchs(part) for part in own.modules()):  # these change nothing and draw nothing
-        return _followed(own)
+    is_torchs = all(_is_torchs(part) for part in own.modules())  # they change and draw nothing
     for _ in range(TRIES):
-        before = state_of(own)
+        before = None if is_torchs else state_of(own)
         graph = _followed(own)
-        watched = [watched_calls(own, few) for few in (examples[:FEW], examples)]
-        if state_of(own) == before:
+        watched = [watched_calls(own, few, is_torchs) for few in (examples[:FEW], examples)]
+        if is_torchs or state_of(own) == before:
             break
         # once more: another thread may have drawn from Python's or NumPy's generators
     else:

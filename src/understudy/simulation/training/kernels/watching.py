@@ -32,8 +32,17 @@ GRADIENTS = frozenset(
 ) | {"AccumulateGrad"}
 
 
-def watched_calls(module: nn.Module, examples: torch.Tensor) -> list[Called]:
+def watched_calls(module: nn.Module, examples: torch.Tensor, is_torchs: bool) -> list[Called]:
     """The calls that a forward makes with real examples.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        In training or in evaluation.
+    examples : torch.Tensor
+        Its inputs.
+    is_torchs : bool
+        Whether all its parts are torch's own, whose gradients need no look.
 
     Raises
     ------
@@ -49,7 +58,7 @@ def watched_calls(module: nn.Module, examples: torch.Tensor) -> list[Called]:
             raise
         except Exception as error:  # the loop says so, too
             raise Refused(f"its forward fails: {error}") from error
-    if isinstance(outputs, torch.Tensor):
+    if isinstance(outputs, torch.Tensor) and not is_torchs:
         _check_gradients(outputs)
     return watch.calls
 
