@@ -494,3 +494,26 @@ def test_a_module_that_goes_another_way_in_evaluation_is_evaluated_by_torch():
     assert trainer.losses(params, np.array([1]))[0] == pytest.approx(
         float(cross_entropy(expected, data.y[data.clients[1]])), rel=1e-6
     )
+
+
+@pytest.mark.parametrize("engine", ["auto", "loop"])
+def test_weights_that_lie_in_another_order_are_trained_and_evaluated(engine):
+    """Channels last: a `view` behind a convolution would fail before it is trained."""
+
+    class Viewing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Conv2d(2, 3, 2), nn.Linear(3 * 3 * 3, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.second(self.first(x).view(len(x) if engine == "loop" else x.size(0), -1))
+
+    data = federation((8, 9), (2, 4, 4), 3)
+    module = made(Viewing)
+    results = []
+    for kind in (torch.contiguous_format, torch.channels_last):
+        run = simulate(
+            data, fedavg(), model=module.to(memory_format=kind), rounds=2, seed=1, engine=engine
+        )
+        results.append([log.metrics["test_loss"] for log in run])
+    assert results[0] == results[1]

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import torch
 
+from understudy.core.flat import Layout
 from understudy.core.threads import alone_in_torch, one_thread
 from understudy.simulation.training.conv_kernels import Cost, measure
 from understudy.simulation.training.engines import choose
@@ -28,7 +29,8 @@ def prepared(
     Parameters
     ----------
     recipe : Recipe
-        What is to be trained, and how; its module is on the CPU and is not changed.
+        What is to be trained, and how. Its module is on the CPU; its weights are laid densely, as
+        they lie in training, and keep their values.
     x, y : torch.Tensor
         The data.
     engine : {"auto", "loop", "kernels"}
@@ -40,6 +42,9 @@ def prepared(
         Where the targets do not fit the loss and the model's outputs, or ``"kernels"`` cannot be.
     """
     with alone_in_torch(), one_thread(), forked("cpu"), torch.autocast("cpu", enabled=False):
+        for entry in Layout.of(recipe.module).entries(recipe.module).values():
+            # else a `view` may fail that does not in training
+            entry.data = entry.data.clone(memory_format=torch.contiguous_format)
         check_targets(recipe.module, recipe.loss, x, y)
         cost = measure(recipe.module, x[:1], recipe.local.batch_size)
         recipe = replace(recipe, onednn=cost.onednn)  # part of a run: it decides last bits
