@@ -95,9 +95,10 @@ def resume_after_the_crash(live, folder, settings):
     known = Roster.from_json(checkpoint.numbers_of(left / "server")["extra.roster"])
     nodes = nodes_of(client, 6)
     for node, client in zip(nodes, known.clients, strict=True):
-        node.id = client.node  # its id is bound to its key: nobody else would be admitted
+        node.id = client.node
         node.config |= {"signals": str(live.signals)}
-    uncrashed = UnderstudyStrategy(fdms(local=LOCAL), folder=left)
+    # these nodes have no keys, so they are known by their numbers alone
+    uncrashed = UnderstudyStrategy(fdms(local=LOCAL), folder=left, keys=False)
     first = ArrayRecord(task.make_model().state_dict())
     uncrashed.start(LoopbackGrid(nodes), first, num_rounds=2)
     state = checkpoint.resume(folder / "server", uncrashed.strategy, uncrashed.server.own)

@@ -259,7 +259,7 @@ class Roster:
             if number is None:
                 continue
             client = self.clients[number]
-            if client.key and client.key != node.key:
+            if self.keys is not False and client.key and client.key != node.key:
                 del self._by_node[node.id]  # of a run before: who has this key must say who it is
                 continue
             if client.activated != node.activated:
