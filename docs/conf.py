@@ -1,5 +1,6 @@
 """Sphinx configuration. Nothing is fetched from the network, at build time or by a reader."""
 
+import re
 from importlib.metadata import version as installed_version
 from typing import Any
 
@@ -47,5 +48,22 @@ def block_math(writer: Any, node: nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
+# A text that is one dotted name, such as understudy.graph.scalar_product or ServerState.close().
+DOTTED_NAME = re.compile(r"(?:^|(?<=>))[^\W\d]\w*(?:\.[^\W\d]\w*)+(?:\(\))?(?=<|$)")
+
+
+def break_names_at_dots(html: str) -> str:
+    """Let a long name go on in the next line after a dot, and not in mid-word."""
+    return DOTTED_NAME.sub(lambda name: name[0].replace(".", ".<wbr>"), html)
+
+
+def mend_page(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    for part in ("body", "toc", "furo_navigation_tree"):
+        context[part] = break_names_at_dots(context.get(part) or "")
+    for neighbour in filter(None, (context.get("prev"), context.get("next"))):
+        neighbour["title"] = break_names_at_dots(neighbour["title"])
+
+
 def setup(app: Any) -> None:
     app.add_html_math_renderer("mathml", (inline_math, None), (block_math, None))
+    app.connect("html-page-context", mend_page, priority=900)  # after the theme

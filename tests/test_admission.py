@@ -521,8 +521,11 @@ def test_an_older_late_update_does_not_replace_a_newer_one() -> None:
 
 def test_late_and_fresh_together() -> None:
     """Client 5 is late and client 0 fresh: the step is client 0's and the remembered ones', as if
-    client 5 were silent; then client 5's old update speaks for it in the round after."""
-    strategy = Strategy(compensator=Stale())
+    client 5 were silent; then client 5's old update speaks for it in the round after.
+
+    Clients weigh alike: by examples, a late one would still tell how many it has.
+    """
+    strategy = Strategy(compensator=Stale(), weighting="clients")
     state, silent = begun(strategy), begun(strategy)
     applied = strategy.apply(
         state, strategy.select(state, EVERYONE), letters([(5, 2), (0, 3)]).arrivals()

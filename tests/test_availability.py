@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+import understudy
+from understudy import registry
 from understudy.core.describe import describe
 from understudy.core.rng import generator
 from understudy.core.types import Population
-from understudy.parts.availability import Always, Bernoulli, FixedDropout
+from understudy.parts.availability import Always, Bernoulli, FixedDropout, fdms_dropout
 from understudy.parts.availability.trace import read_trace
 
 
@@ -105,13 +107,13 @@ def test_bernoulli_may_leave_a_round_empty_and_reaches_everyone_at_one():
     [(0.0, 20, 0), (0.3, 20, 6), (0.5, 20, 10), (0.7, 20, 14), (0.33, 7, 2), (1.0, 5, 5)],
 )
 def test_exactly_round_alpha_n_are_missing(alpha, n_clients, missing):
-    attendance = draws(FixedDropout(alpha), Population(n_clients), range(1, 40))
+    attendance = draws(FixedDropout(alpha), Population(n_clients), range(40))
     np.testing.assert_array_equal((~attendance).sum(axis=1), missing)
 
 
 def test_round_0_is_full_only_if_it_is_to_be():
     population = Population(20)
-    full, not_full = FixedDropout(0.7), FixedDropout(0.7, first_round_full=False)
+    full, not_full = FixedDropout(0.7, first_round_full=True), FixedDropout(0.7)
     assert draws(full, population, [0]).all()
     assert draws(not_full, population, [0]).sum() == 6
     np.testing.assert_array_equal(full.rates(full.init(population), 0), np.ones(20))
@@ -119,12 +121,38 @@ def test_round_0_is_full_only_if_it_is_to_be():
     np.testing.assert_allclose(not_full.rates(not_full.init(population), 0), 0.3)
 
 
+def test_fixed_dropout_alone_is_plain_absence():
+    """α N of all clients in every round, also the first, whatever groups there are."""
+    availability, population = FixedDropout(0.7), Population(20, groups=np.arange(20) // 4)
+    assert availability == FixedDropout(0.7, keep_one_per_group=False, first_round_full=False)
+    attendance = draws(availability, population, range(200))
+    np.testing.assert_array_equal(attendance.sum(axis=1), 6)
+    by_group = attendance.reshape(-1, 5, 4).any(axis=2)
+    assert not by_group.all(axis=1).all()
+    np.testing.assert_allclose(availability.rates(availability.init(population), 0), 0.3)
+    np.testing.assert_array_equal(attendance, draws(availability, Population(20), range(200)))
+
+
+def test_fdms_dropout_is_a_fixed_dropout_with_both_options():
+    """The same class, so that a cell or a checkpoint of before is found again under its name."""
+    made = fdms_dropout(0.7)
+    assert made == FixedDropout(0.7, keep_one_per_group=True, first_round_full=True)
+    assert describe(made) == {
+        "class": "FixedDropout", "alpha": 0.7, "keep_one_per_group": True,
+        "first_round_full": True, "counts": "compositions",
+    }  # fmt: skip
+    assert describe(made) != describe(FixedDropout(0.7))
+    assert registry.AVAILABILITY["fdms_dropout"] is understudy.fdms_dropout is fdms_dropout
+    with pytest.raises(ValueError, match=r"alpha: expected a number in .0, 1., got 2"):
+        fdms_dropout(2)
+
+
 UNEQUAL = np.array([5, 5, 9, 9, 9, 9, 9, 9, 9, 2, 2, 2])  # groups of 2, 7 and 3
 
 
 def test_every_group_keeps_one():
     population = Population(12, groups=UNEQUAL)
-    attendance = draws(FixedDropout(alpha=0.75), population, range(1, 200))
+    attendance = draws(FixedDropout(0.75, keep_one_per_group=True), population, range(1, 200))
     np.testing.assert_array_equal(attendance.sum(axis=1), 3)
     for group in (2, 5, 9):
         np.testing.assert_array_equal(attendance[:, group == UNEQUAL].sum(axis=1), 1)
@@ -142,7 +170,7 @@ def test_rates_by_compositions_by_hand():
     (n of the 3, n of the 2, n of the 7), sum 6: 1+1+4, 1+2+3, 2+1+3, 2+2+2, 3+1+2, 3+2+1: six,
     whose means are 12/6 = 2, 9/6 = 1.5 and 15/6 = 2.5. Divided by the sizes: 2/3, 3/4, 5/14.
     """
-    availability = FixedDropout(alpha=0.5)
+    availability = fdms_dropout(alpha=0.5)
     rates = availability.rates(availability.init(Population(12, groups=UNEQUAL)), 1)
     np.testing.assert_allclose(rates, [3 / 4] * 2 + [5 / 14] * 7 + [2 / 3] * 3, rtol=1e-12)
 
@@ -154,7 +182,7 @@ def test_the_papers_clusters_are_as_uneven_as_the_authors_code_makes_them(presen
     expected = ((counts / present - 0.2) ** 2).sum(axis=1).mean()
     assert expected == pytest.approx(spread, abs=5e-5)
     groups = np.repeat(np.arange(5), 4)
-    drawn = draws(FixedDropout(1 - present / 20), Population(20, groups=groups), range(1, 4001))
+    drawn = draws(fdms_dropout(1 - present / 20), Population(20, groups=groups), range(1, 4001))
     np.testing.assert_array_equal(drawn.sum(axis=1), present)
     found = drawn.reshape(-1, 5, 4).sum(axis=2)
     assert found.min() >= 1
@@ -165,7 +193,7 @@ def test_the_papers_clusters_are_as_uneven_as_the_authors_code_makes_them(presen
 
 def test_all_compositions_are_equally_likely():
     every = compositions([3, 2, 7], 6)
-    drawn = draws(FixedDropout(0.5), Population(12, groups=UNEQUAL), range(1, 6001))
+    drawn = draws(fdms_dropout(0.5), Population(12, groups=UNEQUAL), range(1, 6001))
     found = np.stack([drawn[:, UNEQUAL == group].sum(axis=1) for group in (2, 5, 9)], axis=1)
     frequency = (found[:, None, :] == every[None]).all(axis=2).sum(axis=0)
     assert frequency.sum() == 6000
@@ -174,7 +202,7 @@ def test_all_compositions_are_equally_likely():
 
 def test_more_compositions_than_a_float_can_count():
     """300 groups of 12, 1,800 of 3,600 present: E n_c = 6 for each by symmetry, a rate of 1/2."""
-    availability = FixedDropout(0.5)
+    availability = fdms_dropout(0.5)
     population = Population(3600, groups=np.repeat(np.arange(300), 12))
     state = availability.init(population)
     np.testing.assert_allclose(availability.rates(state, 1), 0.5, rtol=1e-9)
@@ -183,7 +211,7 @@ def test_more_compositions_than_a_float_can_count():
 
 
 def test_without_groups_the_counts_of_groups_do_not_matter():
-    one, other = (FixedDropout(0.5, counts=counts) for counts in ("compositions", "clients"))
+    one, other = (fdms_dropout(0.5, counts=counts) for counts in ("compositions", "clients"))
     rounds = range(1, 30)
     np.testing.assert_array_equal(
         draws(one, Population(9), rounds), draws(other, Population(9), rounds)
@@ -201,14 +229,14 @@ def test_rates_with_groups_by_hand():
     s = 2: 1/2 + 1/6 = 2/3;  s = 7: 1/7 + 2/7 = 3/7;  s = 3: 1/3 + 2/9 = 5/9. They sum to
     4/3 + 3 + 5/3 = 6.
     """
-    availability = FixedDropout(alpha=0.5, counts="clients")
+    availability = fdms_dropout(alpha=0.5, counts="clients")
     rates = availability.rates(availability.init(Population(12, groups=UNEQUAL)), 1)
     np.testing.assert_allclose(rates, [2 / 3] * 2 + [3 / 7] * 7 + [5 / 9] * 3)
 
 
 @pytest.mark.parametrize("counts", ["compositions", "clients"])
 def test_frequencies_with_groups_are_the_rates(counts):
-    availability = FixedDropout(alpha=0.5, counts=counts)
+    availability = fdms_dropout(alpha=0.5, counts=counts)
     population = Population(12, groups=UNEQUAL)
     rates = availability.rates(availability.init(population), 1)
     present = draws(availability, population, range(1, 6001)).sum(axis=0)
@@ -217,7 +245,7 @@ def test_frequencies_with_groups_are_the_rates(counts):
 
 def test_groups_count_only_when_asked_for():
     population = Population(12, groups=UNEQUAL)
-    availability = FixedDropout(alpha=0.75, keep_one_per_group=False)
+    availability = FixedDropout(alpha=0.75)
     attendance = draws(availability, population, range(1, 400))
     np.testing.assert_array_equal(attendance.sum(axis=1), 3)
     assert (attendance[:, UNEQUAL == 5].sum(axis=1) == 0).any()
@@ -225,14 +253,14 @@ def test_groups_count_only_when_asked_for():
 
 
 def test_each_client_its_own_group_means_nobody_is_missing():
-    availability, population = FixedDropout(alpha=0.0), Population(3, groups=[0, 1, 2])
+    availability, population = fdms_dropout(alpha=0.0), Population(3, groups=[0, 1, 2])
     assert draws(availability, population, range(3)).all()
     np.testing.assert_allclose(availability.rates(availability.init(population), 1), 1.0)
 
 
 def test_groups_that_cannot_all_be_kept_are_an_error_with_the_numbers():
     with pytest.raises(ValueError, match=r"10 of 12 clients missing.*3 groups \[2, 5, 9\]"):
-        FixedDropout(alpha=0.8).init(Population(12, groups=UNEQUAL))
+        fdms_dropout(alpha=0.8).init(Population(12, groups=UNEQUAL))
 
 
 @pytest.mark.parametrize(

@@ -389,9 +389,9 @@ DIFFERENT = [
     (Strategy(), Strategy(guard=NormGuard()), "guard"),
     (Strategy(guard=NormGuard()), Strategy(), "guard"),
     (
-        Strategy(),
         Strategy(weighting="examples"),
-        "weighting is 'clients' there, 'examples' here",
+        Strategy(weighting="clients"),
+        "weighting is 'examples' there, 'clients' here",
     ),
     # an int counts clients, a float is a share: not the same, though 1 == 1.0
     (

@@ -185,10 +185,13 @@ def test_list_names_everything_with_its_parameters(command):
     assert (said.code, said.err) == (0, "")
     lines = said.out.splitlines()
     assert max(map(len, lines)) <= 80
-    dropout = "  fixed_dropout     alpha=0.5, keep_one_per_group=True, first_round_full=True,"
-    assert lines[lines.index(dropout) + 1].strip() == "counts='compositions'"
+    for dropout in (
+        "  fixed_dropout     alpha=0.5, keep_one_per_group=False, first_round_full=False,",
+        "  fdms_dropout      alpha=0.5, keep_one_per_group=True, first_round_full=True,",
+    ):
+        assert lines[lines.index(dropout) + 1].strip() == "counts='compositions'"
     assert "  bernoulli         p or p_min, seed=0" in lines
-    assert "  accuracy_last10           accuracy, %, higher is better" in lines
+    assert "  accuracy_last10           accuracy, mean of last 10, %, higher is better" in lines
     assert "  everyone         –" in lines
     assert "  sgd       lr=1.0, schedule=constant" in lines
     assert "  blind            inner=uniform" in lines

@@ -61,7 +61,9 @@ def test_a_study_and_its_report(tmp_path):
     assert "21 cells done, 0 failed, 0 were there" in text
     page = (tmp_path / "runs" / "standing-in" / "report.html").read_text(encoding="utf-8")
     assert "standing-in" in page
-    assert number_after("fdms minus left out, 70 % missing:", text) > 5  # points
+    with_friends = number_after("fdms minus left out, friend present:", text)  # points
+    assert with_friends > 5
+    assert number_after("fdms minus left out, anyone missing:", text) < with_friends - 3
     assert kinds.count("image/png") == 1
     assert "minus left out, points</th>" in (tmp_path / "played.ipynb").read_text(encoding="utf-8")
 
@@ -75,7 +77,7 @@ def test_writing_parts(tmp_path):
         re.search(rf"{name}: accuracy (\S+), came (\d+) to (\d+) times", text)
         for name in ("ours", "by chance")
     )
-    assert float(ours[1]) > 0.6
+    assert float(ours[1]) > 0.5
     # a sampler that looks at who came least often keeps counts together
     assert int(ours[3]) - int(ours[2]) < int(by_chance[3]) - int(by_chance[2])
     assert "coefficients sum to 1.000" in text

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from nbclient import NotebookClient
 from PIL import Image
 
-from understudy import FixedDropout, Strategy, Uniform, plots
+from understudy import Strategy, Uniform, fdms_dropout, plots
 from understudy.core.types import Outcome
 from understudy.plots import runs as of_runs
 from understudy.simulation import clustered_digits, simulate
@@ -21,7 +21,7 @@ from understudy.studies.store.client_counts import ClientCounts
 
 def played(strategy, seed=0, rounds=12, **settings):
     run = simulate(
-        clustered_digits(), strategy, model="softmax", availability=FixedDropout(0.7),
+        clustered_digits(), strategy, model="softmax", availability=fdms_dropout(0.7),
         rounds=rounds, seed=seed, workers=1, evaluate_every=2, **settings,
     )  # fmt: skip
     list(run)

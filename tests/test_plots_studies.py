@@ -371,7 +371,7 @@ def test_differences_are_paired_by_seed():
     frame = runs({"a": {None: [0.5, 0.7, 0.6]}, "b": {None: [0.3, 0.6, 0.6]}, "c": {None: [0.8]}})
     axes = plots.differences(frame, "a").axes[0]
     assert row_names(axes) == ["c (1 of 3 seeds)", "b"]
-    assert axes.get_xlabel() == "accuracy minus a, points"
+    assert axes.get_xlabel() == "accuracy (mean of last 10) minus a, points"
     of_b, of_c = axes.containers
     np.testing.assert_allclose(of_b.lines[0].get_xdata(), [-10])
     ((left, _), (right, _)) = of_b.lines[2][0].get_segments()[0]
@@ -462,6 +462,7 @@ def test_files_depend_on_the_numbers_only():
     first, second = plots.convergence(frame), plots.convergence(frame)
     assert plots.svg(first) == plots.svg(second)
     assert plots.png(first) == plots.png(second)
+    assert plots.pdf(first) == plots.pdf(second)
     assert b"<dc:date>" not in plots.svg(first)
     assert plots.png(first)[:4] == b"\x89PNG"
     assert plots.svg(plots.convergence(frame.assign(test_accuracy=0.5))) != plots.svg(first)

@@ -18,6 +18,7 @@ from understudy import (
     Local,
     NormGuard,
     Strategy,
+    Uniform,
     registry,
     stale,
 )
@@ -31,9 +32,9 @@ NAMES = {name: getattr(understudy, name) for name in dir(understudy)}
 
 
 def test_a_strategy_tells_what_differs_from_the_defaults():
-    assert repr(Strategy()) == "Strategy()"
-    assert repr(Strategy(weighting="examples")) == "Strategy(weighting='examples')"
-    assert repr(stale()) == "Strategy(compensator=Stale(), local=Local(epochs=2, batch_size=5))"
+    assert repr(Strategy()) == "Strategy(weighting='examples')"
+    assert repr(Strategy(weighting="clients")) == "Strategy(weighting='clients')"
+    assert repr(Strategy(Uniform(2))) == "Strategy(sampler=Uniform(m=2), weighting='examples')"
 
 
 def test_a_long_strategy_has_a_line_for_each_part():
@@ -49,6 +50,7 @@ def test_a_long_strategy_has_a_line_for_each_part():
         "    compensator=Capped(share=0.1),\n"
         "    local=Local(schedule=Exponential(), steps=10),\n"
         "    guard=NormGuard(factor=3.0),\n"
+        "    weighting='examples',\n"
         ")"
     )
 
@@ -93,8 +95,8 @@ def test_a_federation_of_one_client_with_targets():
         np.zeros((20, 3)), np.linspace(0, 1, 20), clients=["me"] * 20, test=0.2, validation=0.1
     )
     assert repr(federation) == (
-        "<Federation: 1 client, 14 training examples (14 each), 2 for validation, 4 for testing, "
-        "inputs of shape (3,), regression>"
+        "<Federation: 1 client, 14 training examples (14 each), 2 for validation, 4 for testing "
+        "(each client's own), inputs of shape (3,), regression>"
     )
 
 
@@ -125,5 +127,5 @@ def test_a_run_without_accuracy_tells_its_loss():
     )  # fmt: skip
     (log,) = run
     assert repr(run) == (
-        f"<Run of Strategy(): 1 of 1 rounds done, test_loss {log.metrics['test_loss']:.4f}>"
+        f"<Run of {Strategy()!r}: 1 of 1 rounds done, test_loss {log.metrics['test_loss']:.4f}>"
     )

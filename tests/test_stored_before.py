@@ -13,10 +13,11 @@ import pytest
 import torch
 
 from understudy import Local, Markov, fdms, results, simulate
-from understudy.memory.tensor_stream import Reader
+from understudy.memory.tensor_stream import CheckpointError, Reader
 from understudy.simulation import clustered_digits
 from understudy.studies import Study, cell_module
 
+AS_IT_WAS = ["weighting=paper"]  # the default then
 STORED = Path(__file__).parent / "stored" / "flat_layout.zip"
 
 
@@ -29,7 +30,7 @@ def stored(tmp_path, monkeypatch) -> Path:
 
 
 def test_a_finished_study_is_found_by_its_keys(stored):
-    study = Study.read("kept.toml")
+    study = Study.read("kept.toml", overrides=AS_IT_WAS)
     keys = {cell.key for cell in study.cells()}
     assert keys == {"477a616eb1c8f2f9", "94b55126e904a456", "a611270bc8fa1087", "d4f35ca70d18be78"}
     outcome = study.run("kept_runs", progress=False)
@@ -43,7 +44,7 @@ def test_a_finished_study_is_found_by_its_keys(stored):
 
 
 def test_an_interrupted_study_goes_on_from_its_checkpoint(stored):
-    study = Study.read("half.toml")
+    study = Study.read("half.toml", overrides=AS_IT_WAS)
     (cell,) = study.cells()
     checkpoint = stored / "half_runs" / "cells" / cell.key / "server" / "state.safetensors"
     played_before = Reader(checkpoint).about["numbers"]["t"]
@@ -57,17 +58,23 @@ def test_an_interrupted_study_goes_on_from_its_checkpoint(stored):
 
 
 def test_an_interrupted_run_goes_on_from_its_folder(stored):
-    def run(folder: Path | None):
+    def run(folder: Path | None, **asked: str):
         return simulate(
             clustered_digits(),
-            fdms(local=Local(lr=0.1)),
+            fdms(local=Local(lr=0.1), **asked),
             model="softmax",
             availability=Markov(),
             rounds=6,
             folder=folder,
         )
 
-    resumed, whole = run(stored / "run_folder"), run(None)
+    with pytest.raises(CheckpointError) as refused:
+        run(stored / "run_folder")
+    assert str(refused.value).endswith(
+        "a checkpoint of another strategy: weighting is 'clients' there, 'examples' here. "
+        "The default has changed: weighting='clients' resumes this run"
+    )
+    resumed, whole = (run(place, weighting="clients") for place in (stored / "run_folder", None))
     assert resumed.state.t == 3
     assert [log.t for log in resumed] == [log.t for log in whole] == list(range(6))
     torch.testing.assert_close(resumed.state.params, whole.state.params, rtol=1e-4, atol=1e-5)

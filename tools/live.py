@@ -25,10 +25,12 @@ from rich.table import Table
 
 from understudy.core.types import Outcome
 from understudy.flower import read_outcomes, request_retirement
+from understudy.memory.run_folder import ROUNDS as ROUNDS_FILE
+from understudy.simulation.logs import read_logs
 from understudy.studies import results, write_report
 
 APP = Path(__file__).parents[1] / "examples" / "flower_app"
-CLIENTS, ROUNDS = 5, 9
+CLIENTS, ROUNDS, RETIRED = 5, 9, "client-2"
 COLOURS = {
     Outcome.CAME: "green",
     Outcome.LATE: "cyan",
@@ -49,7 +51,7 @@ class Show:
         self.keep, self.console = keep, Console(highlight=False)
         self.federation: Any = _federation().Federation(folder / "federation", CLIENTS)
         self.run_folder, self.runs = folder / "run", folder / "runs"
-        self.begun, self.shown = time.monotonic(), 0
+        self.begun, self.shown, self.is_leaving = time.monotonic(), 0, False
 
     def print(self, words: str) -> None:
         self.console.print(f"[bright_black]{time.monotonic() - self.begun:5.0f} s[/]  {words}")
@@ -90,18 +92,19 @@ class Show:
         federation = self.federation
         if what == "kill":
             federation.kill("node-3", signal.SIGKILL)
-            self.print("[red]Client 3 is killed with -9.[/] It looks connected for a minute.")
+            self.print("[red]client-3 is killed with -9.[/] It looks connected for a minute.")
         elif what == "stop":
             federation.kill("node-4", signal.SIGTERM)
-            self.print("[red]Client 4 is stopped with SIGTERM.[/]")
+            self.print("[red]client-4 is stopped with SIGTERM.[/]")
         elif what == "restart":
             before = {number: federation.admissions(f"node-{number}") for number in (3, 4)}
-            self.print("Both are started again; client 3 is refused for up to a minute.")
+            self.print("Both are started again; client-3 is refused for up to a minute.")
             self.wait(lambda: self.are_back(before))
             self.print("[green]Both are back[/], with the same keys: they keep their history.")
         elif what == "retire":
-            request_retirement(self.run_folder, "client-2")
-            self.print("client-2 is retired: never asked again, its updates erased.")
+            request_retirement(self.run_folder, RETIRED)
+            self.print(f"{RETIRED} is to be retired: before the next round that begins.")
+            self.is_leaving = True
         else:
             for process in federation.helpers():
                 if any(word.endswith("flwr-serverapp") for word in process.cmdline()[:3]):
@@ -123,15 +126,24 @@ class Show:
         if not (self.run_folder / "outcomes.jsonl").exists():
             return
         by_round: dict[int, list[Any]] = {}
+        names: dict[int, str] = {}
         for one in read_outcomes(self.run_folder):
             by_round.setdefault(one.t, []).append(one)
+            names[one.client] = one.id
+        logs = {log.t: log for log in read_logs(self.run_folder / ROUNDS_FILE)}
         for t in sorted(by_round):
             if t >= self.shown:
+                if self.is_leaving and RETIRED not in [one.id for one in by_round[t]]:
+                    self.print(f"{RETIRED} is retired: not asked any more, its updates erased.")
+                    self.is_leaving = False
                 words = "  ".join(
                     f"{one.id} [{COLOURS[one.outcome]}]{one.outcome.name.lower()}[/]"
                     for one in by_round[t]
                 )
                 self.print(f"round {t + 1}: {words}")
+                for absent, source, _ in logs[t].stand_ins if t in logs else ():
+                    who = names[source] if source >= 0 else "a mixture"
+                    self.print(f"         {who} stood in for {names[absent]}")
                 self.shown = t + 1
 
     def wait(self, happened: Callable[[], bool], patience: float = 300.0) -> None:

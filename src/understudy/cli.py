@@ -17,7 +17,7 @@ from understudy.commands.list_parts import list_parts
 from understudy.commands.new_app import new_app
 from understudy.commands.plot import plot
 from understudy.commands.report import report
-from understudy.commands.retire import retire
+from understudy.commands.retire import retire, same_as
 from understudy.commands.run import run
 from understudy.commands.show import show
 from understudy.commands.studies import studies
@@ -64,6 +64,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "export": export,
     "new-app": new_app,
     "retire": retire,
+    "same-as": same_as,
     "doctor": doctor,
 }
 for _name, _command in COMMANDS.items():

@@ -70,6 +70,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "bernoulli": "parts.availability.bernoulli:Bernoulli",
         "label_bernoulli": "parts.availability.bernoulli:LabelBernoulli",
         "fixed_dropout": "parts.availability.dropout:FixedDropout",
+        "fdms_dropout": "parts.availability.dropout:fdms_dropout",
         "more_data_first": "parts.availability.skewed:MoreDataFirst",
         "less_data_first": "parts.availability.skewed:LessDataFirst",
         "y_max_first": "parts.availability.skewed:YMaxFirst",
@@ -82,6 +83,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "trace": "parts.availability.trace:Trace",
         "last_rounds_away": "parts.availability.scripted:LastRoundsAway",
         "full_start": "parts.availability.full_start:FullStart",
+        "gone": "parts.availability.gone:Gone",
     },
     "delay": {
         "failure": "parts.delay:Failure",

@@ -1,8 +1,10 @@
-"""Whole methods by name, each set as its paper sets it.
+"""Whole methods by name: parts and local training as each paper sets them, one objective for all.
 
 Every function takes its algorithm's own hyper-parameters and any field of `Strategy`, which then
 takes the place of the method's own. A given `local` keeps the method's rule (the proximal term of
-FedProx, the variates of SCAFFOLD).
+FedProx, the variates of SCAFFOLD). Clients weigh by their examples, as `Strategy` has it, whatever
+the paper does; ``weighting="paper"`` asks for the paper's own, which is "clients" for all but
+`fedavg` and `fedgs`.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ from understudy.parts.samplers.power_of_choice import PowerOfChoice
 from understudy.parts.samplers.uniform import ByData, Uniform
 from understudy.parts.schedules import Exponential, inverse_time
 from understudy.server.strategy import Strategy
+from understudy.server.weights import CLIENTS, EXAMPLES
 
+PAPER = "paper"  # as `weighting`, and in a study as `local`: what the method's own paper does
 # FL-FDMS's MNIST setting; FedAR's, which equals MIFA's public defaults; FedGS's FMNIST setting
 FDMS_LOCAL = Local(lr=0.1, epochs=2, batch_size=5)
 FEDAR_LOCAL = Local(lr=0.1, schedule=inverse_time, epochs=5, batch_size=64, weight_decay=0.001)
@@ -41,7 +45,7 @@ FEDGS_LOCAL = Local(lr=0.1, schedule=Exponential(0.998), steps=10, batch_size=32
 
 def fedavg(**fields: Any) -> Strategy:
     """FedAvg: everyone is wanted, those who come are averaged by their examples."""
-    return _made(fields, weighting="examples")
+    return _made(fields, paper=EXAMPLES)
 
 
 def waiting_fedavg(m: int | float | None = None, **fields: Any) -> Strategy:
@@ -107,7 +111,7 @@ def fedgs(
 ) -> Strategy:
     """FedGS: graph-based sampling, averaged by examples (eq. 18)."""
     sampler = FedGS(m, alpha, scale, edges, graph, restarts, answers)
-    return _made(fields, sampler=sampler, local=FEDGS_LOCAL, weighting="examples")
+    return _made(fields, sampler=sampler, local=FEDGS_LOCAL, paper=EXAMPLES)
 
 
 def mdsample(m: int | float | None = None, **fields: Any) -> Strategy:
@@ -121,13 +125,13 @@ def power_of_choice(
     losses: str = "asked",
     **fields: Any,
 ) -> Strategy:
-    """Power-of-Choice: those with the largest loss, plain mean."""
+    """Power-of-Choice: those with the largest loss."""
     sampler = PowerOfChoice(m=m, candidates=candidates, losses=losses)
     return _made(fields, sampler=sampler, local=FEDGS_LOCAL)
 
 
 def strategy_of(given: object) -> Strategy:
-    """A strategy as it is; or the method of this name, as its paper sets it."""
+    """A strategy as it is; or the method of this name, with its paper's parts and training."""
     if isinstance(given, str):
         made = registry.STRATEGIES[given]()
         if isinstance(made, Strategy):
@@ -146,9 +150,16 @@ def strategy_of(given: object) -> Strategy:
     )
 
 
-def _made(fields: dict[str, Any], rule: LocalRule | None = None, **defaults: Any) -> Strategy:
-    """A strategy from the method's defaults and the user's fields, which win; the rule stays."""
+def _made(
+    fields: dict[str, Any], rule: LocalRule | None = None, paper: str = CLIENTS, **defaults: Any
+) -> Strategy:
+    """A strategy from the method's defaults and the user's fields, which win; the rule stays.
+
+    `paper` is the weighting of the method's paper.
+    """
     chosen = {**defaults, **fields}
+    if chosen.get("weighting") == PAPER:
+        chosen["weighting"] = paper
     if rule is not None:
         local = chosen.get("local", Local())
         if not isinstance(local, Local):

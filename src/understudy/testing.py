@@ -295,7 +295,7 @@ def _larger(population: Population, more: int) -> Population:
     fields: dict[str, Any] = {}
     for item in dataclasses.fields(Population)[1:]:
         old, new = getattr(population, item.name), getattr(larger, item.name)
-        if old is None:
+        if not isinstance(old, np.ndarray):
             continue
         if item.name in ("label_counts", "features"):
             new = np.ones((n, old.shape[1]))

@@ -55,7 +55,7 @@ def test_nobody_absent_is_nothing_to_count():
 
 def test_whole_clusters_missing_are_seen_in_a_run():
     """One of six present: the five others have nobody of their own cluster but its one friend."""
-    availability = FixedDropout(5 / 6, keep_one_per_group=False)
+    availability = FixedDropout(5 / 6, first_round_full=True)
     task = Task(
         data=clusters(), model="softmax", strategy=fdms(local=Local(lr=0.1)), rounds=4, seed=2,
         availability=availability, oracle=True,

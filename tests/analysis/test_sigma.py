@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.analysis.played import clusters, played
-from understudy import Exponential, FixedDropout, HoeffdingRace, Local, fdms, fedavg
+from understudy import Exponential, HoeffdingRace, Local, fdms, fdms_dropout, fedavg
 from understudy.analysis import bounds
 from understudy.analysis.sigma import sigma
 from understudy.studies.definition.cell import Task
@@ -17,7 +17,7 @@ LOCAL = Local(lr=0.1, schedule=Exponential(0.8), epochs=1, batch_size=10)
 
 
 def task_of(strategy, **arguments) -> Task:
-    settings = {"rounds": 6, "availability": FixedDropout(0.5), "oracle": True, **arguments}
+    settings = {"rounds": 6, "availability": fdms_dropout(0.5), "oracle": True, **arguments}
     return Task(data=clusters(), model="softmax", strategy=strategy, seed=2, **settings)
 
 
@@ -114,7 +114,7 @@ def test_without_friends_to_learn_only_the_constants_are_found():
 
 def test_without_a_pair_of_friends_there_is_no_sigma_f():
     task = task_of(fdms(local=LOCAL)).changed(data=clusters(4, 4))
-    _, found = played(sigma, task.changed(availability=FixedDropout(0.0)))
+    _, found = played(sigma, task.changed(availability=fdms_dropout(0.0)))
     assert "sigma_f" not in found.metrics
     assert "psi_star" not in found.metrics
     assert found.metrics["psi"] == pytest.approx(0, abs=1e-9)  # everyone came
@@ -125,7 +125,7 @@ def test_without_a_pair_of_friends_there_is_no_sigma_f():
 def test_pairs_that_left_the_race_do_not_count_for_beta():
     """Who has dropped each other is no longer counted, however often both come."""
     race = HoeffdingRace("code", scale=0.02, beta=1.0, delta_f=0.0)
-    task = task_of(fdms(race=race, local=LOCAL), rounds=10, availability=FixedDropout(1 / 6))
+    task = task_of(fdms(race=race, local=LOCAL), rounds=10, availability=fdms_dropout(1 / 6))
     run = task.open(workers=1)
     for log in run:
         if log.t == 9:

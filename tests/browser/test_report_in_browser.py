@@ -1,10 +1,13 @@
 """The report as a reader sees it: opened in headless Chromium from the disk."""
 
+import io
 import os
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from tests.studies.small_study import NAME, store_small_study
 from understudy.studies.report.report import write_report
@@ -13,7 +16,7 @@ from understudy.studies.statistics.frames import results
 
 pytestmark = pytest.mark.slow
 
-WIDTHS = (1200, 400)
+WIDTHS = (1280, 500, 400)
 PATIENCE = 120_000  # milliseconds: a busy machine may take long to start a browser
 NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 
@@ -115,10 +118,10 @@ def test_the_page_itself_never_scrolls_sideways(page):
 
 
 def test_tables_scroll_by_themselves_where_they_do_not_fit(page):
-    """At 400 px the main table is wider than its box, and its last column can be reached."""
+    """On a narrow page the main table is wider than its box; its last column can be reached."""
     box = page.locator("#results .wide")
     sizes = box.evaluate("box => [box.clientWidth, box.scrollWidth]")
-    if page.viewport_size["width"] == 400:
+    if page.viewport_size["width"] < 1000:
         assert sizes[1] > sizes[0]
         last = box.locator("tbody tr:last-child td:last-child").last
         box.evaluate("box => { box.scrollLeft = box.scrollWidth }")
@@ -177,6 +180,34 @@ def test_dark_and_light_can_both_be_read(browser, report):
         light, dark = sorted(map(luminance, colours), reverse=True)
         assert (light + 0.05) / (dark + 0.05) >= 7
         context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pictures_follow_the_page(browser, report, scheme):
+    """Pixels of what is seen: a picture's ground is the page's, and its text stands out."""
+    context = browser.new_context(color_scheme=scheme, viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.goto(report.as_uri(), wait_until="networkidle", timeout=PATIENCE)
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    expected = [int(part) for part in ground.removeprefix("rgb(").rstrip(")").split(",")]
+    for section in ("convergence", "attendance", "differences", "similarity-of-clients"):
+        shot = page.locator(f"#{section} img").first.screenshot()
+        pixels = np.asarray(Image.open(io.BytesIO(shot)).convert("RGB")).astype(int)
+        assert np.abs(pixels[4:8, 4:8] - expected).max() <= 2, section
+        furthest = np.abs(pixels - expected).min(axis=2).max()
+        assert furthest > 150, section  # grey to black on white, or to white on black: its text
+    context.close()
+
+
+def test_the_width_of_a_window_is_used(browser, report):
+    """At 1280 px tables and rows of pictures reach from edge to edge."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.goto(report.as_uri(), wait_until="networkidle", timeout=PATIENCE)
+    for place in ("#results table", "#clients table", "#convergence .pictures", "nav"):
+        width = page.locator(place).first.evaluate("one => one.getBoundingClientRect().width")
+        assert width > 1200, place
+    context.close()
 
 
 def luminance(colour):

@@ -39,6 +39,7 @@ from understudy import (
     FedGS,
     FedVARP,
     FixedDropout,
+    Gone,
     HoeffdingRace,
     Ignore,
     Linear,
@@ -68,6 +69,7 @@ from understudy import (
     save_state,
 )
 from understudy.core import roles
+from understudy.core.describe import describe
 from understudy.core.types import Block
 from understudy.testing import (
     ContractBroken,
@@ -88,7 +90,10 @@ CLASSES = [
     if inspect.isclass(part)
 ]
 
-REQUIRED: dict[type, dict[str, Any]] = {Bernoulli: {"p_min": 0.1}}  # what has no default
+REQUIRED: dict[type, dict[str, Any]] = {
+    Bernoulli: {"p_min": 0.1},
+    Gone: {"clients": [1]},
+}  # what has no default
 
 
 def made(part: Any) -> Any:
@@ -133,9 +138,10 @@ EXTRA_AVAILABILITY = [
     Bernoulli(p=1),
     Bernoulli(p_min=0.0),
     Bernoulli(p_min=1.0, seed=7),
-    FixedDropout(alpha=0.3, keep_one_per_group=False),
-    FixedDropout(alpha=0.7, first_round_full=False),
+    FixedDropout(alpha=0.3, keep_one_per_group=True),
+    FixedDropout(alpha=0.7, first_round_full=True),
     FixedDropout(alpha=0.0),
+    Gone([2, 5], since=3, inner=Bernoulli(0.6)),
 ]
 
 SAMPLERS = [made(part) for part in registry.SAMPLERS.values()] + EXTRA_SAMPLERS
@@ -383,7 +389,7 @@ def test_a_class_instead_of_a_part_is_told_how_to_write_it() -> None:
 
 # -- whole methods -------------------------------------------------------------------------------
 
-METHODS = {  # sampler, compensator, rule, weighting: as the papers set them
+METHODS = {  # sampler, compensator, rule, the paper's weighting
     "fedavg": (Everyone(), Ignore(), Plain(), "examples"),
     "fedprox": (ByData(), Ignore(), Proximal(0.01), "clients"),
     "fdms": (Everyone(), FDMS(), Plain(), "clients"),
@@ -401,7 +407,7 @@ METHODS = {  # sampler, compensator, rule, weighting: as the papers set them
 
 @pytest.mark.parametrize("name", METHODS)
 def test_method_is_set_as_its_paper_sets_it(name) -> None:
-    strategy = getattr(understudy, name)()
+    strategy = getattr(understudy, name)(weighting="paper")
     assert isinstance(strategy, Strategy)
     assert (
         strategy.sampler,
@@ -412,6 +418,15 @@ def test_method_is_set_as_its_paper_sets_it(name) -> None:
     assert strategy.aggregator == Linear()
     assert strategy.server == Sgd(lr=1.0)
     assert strategy.guard is None
+
+
+@pytest.mark.parametrize("name", registry.STRATEGIES)
+def test_methods_have_one_objective_whatever_their_papers(name) -> None:
+    """Once by examples: as weights, or by drawing more often those who have more of them."""
+    strategy = getattr(understudy, name)()
+    expected = "clients" if name in ("mdsample", "fedprox") else "examples"
+    assert strategy.weighting == describe(strategy)["weighting"] == expected
+    assert f"weighting='{expected}'" in repr(strategy)
 
 
 @pytest.mark.parametrize(
@@ -487,7 +502,7 @@ def test_method_plays(name) -> None:
 def _larger(small: Population, n: int) -> Population:
     new = example_population(n)
     fields = {}
-    for item in dataclasses.fields(Population)[1:]:
+    for item in dataclasses.fields(Population)[1:-1]:  # without names
         old, value = getattr(small, item.name), getattr(new, item.name).copy()
         value[tuple(slice(0, size) for size in old.shape)] = old
         fields[item.name] = value

@@ -145,7 +145,7 @@ def test_a_sampler_by_size_does_not_draw_the_claim_alone():
     """Of two thousand draws a million of a million and 150 would leave none to the others."""
     grid = federation()
     strategy = mdsample(m=2000)
-    adapter = play(grid, strategy, rounds=1, weighting=None)
+    adapter = play(grid, strategy, rounds=1)
     assert set(adapter.history[0].values()) == {"came"}
     # drawn as 300 of 450: the mean is about (700 - 30000) / 450 = -65
     assert -72 < w(adapter) < -58

@@ -12,7 +12,7 @@ from tests.flower.live import PATIENCE, Live, example, importing_from, is_gone, 
 from tests.flower.loopback import LoopbackGrid, nodes_of
 from tests.flower.test_resume import saved
 from understudy import Local, fdms
-from understudy.flower import UnderstudyStrategy, read_outcomes
+from understudy.flower import UnderstudyStrategy, read_outcomes, request_same_as
 from understudy.flower.clients.roster import Roster
 from understudy.server import checkpoint
 from understudy.studies import results
@@ -202,3 +202,62 @@ def check_the_store(runs):
     assert rounds["test_accuracy"].iloc[-1] > FLOOR
     clients = results(runs, level="client", study="live")
     assert clients["refused"].tolist() == [0, 0, 1, 1, 0, 0, 0]
+
+
+PLAIN = """
+from flwr.app import Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+app = ClientApp()
+
+
+@app.train()
+def train(message, context):
+    numbers = MetricRecord({"num-examples": 1})
+    content = RecordDict({"arrays": message.content["arrays"], "metrics": numbers})
+    return Message(content, reply_to=message)
+"""
+
+
+def test_a_killed_supernode_without_a_lasting_id_is_a_loud_line_and_can_be_continued(
+    tmp_path, capsys
+):
+    """No TLS, no keys, an app that was never changed: its second start is another client."""
+    live, folder = Live(tmp_path / "live", 2, insecure=True), tmp_path / "run"
+    (live.app / "digits_app" / "client_app.py").write_text(PLAIN)
+    settings = {"folder": str(folder), "quorum": 1.0}
+    try:
+        live.start({})
+        live.go(0)
+        live.go(1)
+        run = live.run(**settings, deadline=PATIENCE, num_rounds=1)
+        assert live.wait_for_run(run) == "finished:completed"
+        first = outcomes_of(folder)[0]
+        assert "client ids that do not last" in live.log(run)
+        assert "ClientApp(mods=[introduction()])" in live.log(run)
+
+        live.federation.kill("node-1", signal.SIGKILL)
+        live.wait_for(lambda: live.federation.online() == 1, "the killed node to be gone")
+        live.connect({1: ""})
+        live.go(2)
+        run = live.run(**settings, deadline=PATIENCE, num_rounds=2)
+        assert live.wait_for_run(run) == "finished:completed"
+        second = outcomes_of(folder)[1]
+        (new,), (old,) = (
+            set(second) - set(first),
+            set(first) - {one for one, became in second.items() if became == "came"},
+        )
+        assert f"{new} joined, and {old} has not been connected" in live.log(run)
+
+        request_same_as(folder, new, old)
+        live.go(3)
+        run = live.run(**settings, deadline=PATIENCE, num_rounds=3)
+        assert live.wait_for_run(run) == "finished:completed"
+        (kept,) = set(first) - {old}
+        assert outcomes_of(folder)[2] == {kept: "came", new: "came"}
+    except BaseException:
+        with capsys.disabled():
+            print(live.all_logs())
+        raise
+    finally:
+        live.stop()

@@ -110,9 +110,8 @@ def test_expected_clients_have_their_numbers_before_they_come():
 def test_a_declared_population_that_nobody_can_describe_newcomers_in_is_closed():
     nodes = nodes_of(toy_app(), 3)
     known = Population(2, p=[0.5, 1.0])
-    adapter = play(
-        LoopbackGrid(nodes), fedavg_is(), clients=("0", "1"), population=known, weighting=None
-    )
+    alike = fedavg_is(weighting="clients")
+    adapter = play(LoopbackGrid(nodes), alike, clients=("0", "1"), population=known)
     assert adapter.history == [{"0": "came", "1": "came"}]
     np.testing.assert_allclose(adapter.result.arrays["w"].numpy(), np.full(3, (2 * 1 + 2) / 2))
     with pytest.raises(ValueError, match="population: expected one of 1 clients"):

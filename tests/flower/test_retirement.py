@@ -35,8 +35,8 @@ def test_a_retired_client_is_wanted_no_more_and_its_memory_is_erased(tmp_path):
 
     nodes = nodes_of(toy_app(behave, mods=[introduction(counts)]), 3)
     grid, folder = LoopbackGrid(nodes), tmp_path / "run"
-    strategy = Strategy(compensator=MIFA(wait=False))
-    options = {"folder": folder, "weighting": "clients", "fraction_evaluate": 0.0}
+    strategy = Strategy(compensator=MIFA(wait=False), weighting="clients")
+    options = {"folder": folder, "fraction_evaluate": 0.0}
     play(grid, strategy, rounds=1, **options)
     needles = secret.tobytes(), np.float64(7778.0).tobytes()
     assert files_with(folder, needles[0]) == ["compensator-0.rows"]

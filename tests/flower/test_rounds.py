@@ -149,9 +149,8 @@ def test_a_late_update_becomes_the_memory_of_its_client():
 
     adapter = play(
         grid,
-        Strategy(compensator=MIFA(wait=False)),
+        Strategy(compensator=MIFA(wait=False), weighting="clients"),
         rounds=3,
-        weighting="clients",
         fraction_evaluate=0.0,
         after_round=after_round,
     )
@@ -268,10 +267,11 @@ def test_a_message_that_holds_nothing_at_all_is_refused():
     assert "neither content nor an error" in adapter.outcomes[1].detail
 
 
-def test_a_sampler_that_draws_by_examples_is_not_weighted_twice():
-    assert UnderstudyStrategy(mdsample()).strategy.weighting == "clients"
-    assert UnderstudyStrategy(fdms()).strategy.weighting == "examples"
-    assert UnderstudyStrategy(fdms(), weighting=None).strategy.weighting == "clients"
+@pytest.mark.parametrize(
+    "strategy", [mdsample(), fdms(), fdms(weighting="clients"), fdms(weighting="paper")]
+)
+def test_clients_weigh_as_the_strategy_says(strategy):
+    assert UnderstudyStrategy(strategy).strategy == strategy
 
 
 def test_waiting_for_nodes_is_bounded():
@@ -570,7 +570,6 @@ def test_arguments_are_checked():
         ({"folder": "runs/mine"}, "folder: expected an absolute path"),
         ({"fraction_evaluate": -0.1}, "fraction_evaluate"),
         ({"clients": ("a", "a")}, "clients: expected distinct ids"),
-        ({"weighting": "size"}, "weighting"),
     ):
         with pytest.raises(ValueError, match=words):
             UnderstudyStrategy(**options)

@@ -48,7 +48,6 @@ def live(federation, module, strategy, availability, rounds=ROUNDS, **options):
     adapter = UnderstudyStrategy(
         strategy,
         seed=SEED,
-        weighting=None,
         availability=availability,
         fraction_evaluate=0.0,
         clock=grid.time.clock(),

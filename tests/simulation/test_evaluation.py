@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -139,8 +141,12 @@ def test_evaluating_changes_no_bit(data):
     assert torch.equal(bare, params(evaluate_every=2))
 
 
-def test_per_client_against_one_by_one(data):
-    """Each client on its own test set: the common one in the proportions of its labels."""
+@pytest.mark.parametrize("measured", ["own", "matched"])
+def test_per_client_against_one_by_one(data, measured):
+    """Each client on its own test rows; or on the common ones, in the proportions of its labels."""
+    if measured == "matched":
+        data = replace(data, test_clients=None)
+    assert data.per_client_test == measured
     run = simulate(
         data,
         fedavg(local=LOCAL),
@@ -207,10 +213,10 @@ def test_a_regression_by_a_named_model():
     assert last.metrics["test_loss"] < 0.1
 
 
-def test_per_client_without_classes_is_refused_at_once():
-    with pytest.raises(ValueError, match=r"per_client_every: .*regression"):
+def test_per_client_without_classes_is_refused_where_nobody_owns_test_rows():
+    with pytest.raises(ValueError, match=r"per_client_every: .*regression.*test_clients"):
         simulate(
-            line(),
+            replace(line(), test_clients=None),
             fedavg(),
             model=lambda: nn.Linear(1, 1),
             loss=mse_loss,
@@ -249,7 +255,7 @@ def test_the_frame_has_a_row_for_each_round(data):
         data,
         Strategy(compensator=FDMS(), local=LOCAL),
         model="softmax",
-        availability=FixedDropout(0.5, keep_one_per_group=False),
+        availability=FixedDropout(0.5, first_round_full=True),
         rounds=4,
         evaluate_every=2,
         oracle=True,

@@ -266,6 +266,24 @@ def test_torch_data_sets():
     assert torch.equal(federation.y[:40], y)
 
 
+def test_data_sets_by_name_are_clients_of_that_name():
+    """As the files of LEAF: users with examples to train on, and with others to test on."""
+    x, y = arrays()
+    pairs = list(zip(x, y, strict=True))
+    train = {"f02": pairs[:10], "f01": pairs[10:]}
+    test = {"f01": [(x[0], 1)], "f03": [(x[1], 0)], "f02": [(x[2], 2), (x[3], 3)]}
+    federation = Federation.from_datasets(train, test=test)
+    assert federation.names == ("f01", "f02")
+    assert federation.sizes.tolist() == [30, 10]
+    assert federation.test_clients.tolist() == [0, -1, 1, 1]
+    torch.testing.assert_close(federation.x[40:], torch.tensor(x[:4]).float())
+    shared = Federation.from_datasets(train, test=0.2)
+    assert np.bincount(shared.test_clients).tolist() == [6, 2]
+    assert federation.names == shared.names
+    with pytest.raises(ValueError, match=r"datasets\['f02'\]: expected at least one example"):
+        Federation.from_datasets({"f01": [(x[0], 1)], "f02": []})
+
+
 class Rows(list):
     """Rows as dictionaries, as `datasets` and `flwr-datasets` give them."""
 
@@ -324,10 +342,9 @@ def frame():
 
 def test_a_table_and_the_same_table_from_a_file(tmp_path):
     frame().to_csv(tmp_path / "patients.csv", index=False)
-    one = Federation.from_table(frame(), client="site", label="ill", validation=0.1, name="p")
-    other = Federation.from_table(
-        tmp_path / "patients.csv", client="site", label="ill", validation=0.1
-    )
+    options = {"client": "site", "label": "ill", "validation": 0.1, "standardise": False}
+    one = Federation.from_table(frame(), name="p", **options)
+    other = Federation.from_table(tmp_path / "patients.csv", **options)
     for federation in (one, other):
         assert federation.names == ("north", "south")
         assert federation.classes == ("no", "yes")
@@ -340,8 +357,9 @@ def test_a_table_and_the_same_table_from_a_file(tmp_path):
 
 def test_columns_can_be_chosen_and_targets_predicted():
     federation = Federation.from_table(
-        frame(), client="site", label="weight", features=["age"], test=frame().drop(columns="site")
-    )
+        frame(), client="site", label="weight", features=["age"], test=frame().drop(columns="site"),
+        standardise=False,
+    )  # fmt: skip
     assert federation.x.shape == (60, 1)
     assert federation.n_classes == 0
     assert federation.test.tolist() == list(range(30, 60))
@@ -366,9 +384,9 @@ def with_missing(column):
         (frame(), {"label": "sick"}, "label: the table has no column 'sick'"),
         (frame(), {"features": ["age", "ill"]}, "features: column 'ill' does not hold numbers"),
         (frame(), {"features": []}, "features: expected at least one column"),
-        (with_missing("age"), {}, "features: column 'age' has 1 missing values"),
-        (with_missing("site"), {}, "client: column 'site' has 1 missing values"),
-        (with_missing("ill"), {}, "label: column 'ill' has 1 missing values"),
+        (with_missing("age"), {}, "features: column 'age' has 1 missing value; "),
+        (with_missing("site"), {}, "client: column 'site' has 1 missing value; "),
+        (with_missing("ill"), {}, "label: column 'ill' has 1 missing value; "),
     ],
 )
 def test_tables_that_make_no_sense_are_refused(table, arguments, words):

@@ -62,10 +62,10 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "infinity": (with_row("s0,inf,2,0"), r", line 6: features: column 'age': .* got inf"),
     "overflow": (with_row("s0,1e999,2,0"), r", line 6: features: column 'age': .* got inf"),
     "beyond 32 bits": (with_row("s0,1e300,2,0"), r", line 6: features: .* got 1e\+300"),
-    "NaN": (with_row("s0,nan,2,0"), r", line 6: features: column 'age' has 1 missing values"),
-    "a gap": (with_row("s0,,2,0"), r", line 6: features: column 'age' has 1 missing values"),
-    "no client": (with_row(",4,2,0"), r", line 6: client: column 'site' has 1 missing values"),
-    "no label": (with_row("s0,4,2,"), r", line 6: label: column 'ill' has 1 missing values"),
+    "NaN": (with_row("s0,nan,2,0"), r", line 6: features: column 'age' has 1 missing value; "),
+    "a gap": (with_row("s0,,2,0"), r", line 6: features: column 'age' has 1 missing value; "),
+    "no client": (with_row(",4,2,0"), r", line 6: client: column 'site' has 1 missing value; "),
+    "no label": (with_row("s0,4,2,"), r", line 6: label: column 'ill' has 1 missing value; "),
     "a word": (with_row("s0,four,2,0"), r", line 6: features: column 'age' .* \(such as 'four'\)"),
     "an underscore": (with_row("s0,1_000,2,0"), r", line 6: features: .* \(such as '1_000'\)"),
     "Arabic digits": (with_row("s0,\u0663,2,0"), r", line 6: features: .* \(such as '\u0663'\)"),
@@ -117,7 +117,7 @@ def test_so_is_a_hostile_file_to_test_with(kind: str, tmp_path: Path) -> None:
 def test_what_is_only_written_otherwise_is_read(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "patients.csv"
     path.write_bytes(content)
-    federation = Federation.from_table(path, client="site", label="ill")
+    federation = Federation.from_table(path, client="site", label="ill", standardise=False)
     assert federation.names == ("s0", "s1")
     np.testing.assert_array_equal(federation.x[:, 1], np.arange(20) / 2)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.simulation import small
-from understudy import FedGS, FixedDropout, Strategy, fdms, fedavg, stale
+from understudy import FedGS, FixedDropout, Strategy, fdms, fdms_dropout, fedavg, stale
 from understudy.core.types import Outcome
 from understudy.simulation import clustered_digits, digits, federate, iid, simulate
 from understudy.simulation.logs import LARGE, KeptLogs
@@ -42,7 +42,7 @@ def test_large_logs_are_compressed_and_come_back_to_the_bit():
     """800 clients, all remembered from the first round on: 8 + 8 + 8 + 1 bytes for each."""
     federation = federate(digits(), iid, n_clients=800)
     run = simulate(
-        federation, stale(), model="softmax", availability=FixedDropout(0.5), rounds=3,
+        federation, stale(), model="softmax", availability=fdms_dropout(0.5), rounds=3,
         per_client_every=3, workers=1,
     )  # fmt: skip
     yielded = list(run)

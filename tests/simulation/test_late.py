@@ -139,7 +139,7 @@ def test_what_travels_is_counted_when_it_travels():
 
 def test_a_mean_takes_those_in_time_only():
     """FedAvg has no memory: the late count for nothing, ever."""
-    run = told(Strategy(local=LOCAL))
+    run = told(Strategy(local=LOCAL, weighting="clients"))
     iterator = iter(run)
     for t, outcome in enumerate(OUTCOMES):
         before = run.state.params.clone()
@@ -180,7 +180,7 @@ def test_a_memory_learns_what_lands_with_the_round_it_was_asked_in(strategy, mem
 def test_what_landed_stands_in_from_the_next_round_on():
     """Client 2 fails in round 3: the update of round 0, landed in round 2, speaks for it."""
     table = (STORY[0], STORY[1], STORY[2], (4, 4, math.inf, 99))
-    run = told(Strategy(compensator=Stale(), local=LOCAL), table)
+    run = told(Strategy(compensator=Stale(), local=LOCAL, weighting="clients"), table)
     first, (*_, third, last) = run.state.params.clone(), list(run)
     assert third.ids.tolist() == [0, 1], "round 2 itself is filled before it is learnt"
     assert last.ids.tolist() == [0, 1, 2]
@@ -267,7 +267,7 @@ def test_who_fails_is_not_trained():
 
 
 def test_a_round_nobody_can_be_reached_in_lasts_until_the_deadline():
-    nobody = FixedDropout(1.0, keep_one_per_group=False)
+    nobody = FixedDropout(1.0, first_round_full=True)
     run = told(Strategy(local=LOCAL), (STORY[0], STORY[1], STORY[1]), availability=nobody)
     logs = list(run)
     assert [log.clock for log in logs] == [10, 20, 30]

@@ -22,6 +22,7 @@ from understudy import (
     Stale,
     Strategy,
     Uniform,
+    fdms_dropout,
     fedavg,
     mifa,
     scaffold,
@@ -29,7 +30,7 @@ from understudy import (
 from understudy.simulation import Federation, LocalTrainer, clustered_digits, digits, simulate
 
 LOCAL = Local(lr=0.1, epochs=1, batch_size=16)
-DROPOUT = FixedDropout(0.5)
+DROPOUT = fdms_dropout(0.5)
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +94,7 @@ def test_friends_against_one_by_one(clustered, groups):
     data = clustered
     if not groups:
         data = Federation(data.x, data.y, data.clients, data.test, n_classes=10)
-    dropout = DROPOUT if groups else FixedDropout(0.5, keep_one_per_group=False)
+    dropout = DROPOUT if groups else FixedDropout(0.5, first_round_full=True)
     strategy = Strategy(compensator=FDMS(), local=LOCAL)
     run = started(data, strategy, availability=dropout)
     stood_in = 0
@@ -131,7 +132,7 @@ def test_friends_against_one_by_one(clustered, groups):
 def test_weights_by_examples_and_a_sampler(unequal):
     """Against all by n_i; against the wanted by n_i among them."""
     strategy = Strategy(sampler=Blind(Uniform(5)), local=LOCAL, weighting="examples")
-    run = started(unequal, strategy, availability=FixedDropout(0.5, keep_one_per_group=False))
+    run = started(unequal, strategy, availability=FixedDropout(0.5, first_round_full=True))
     n = unequal.sizes.astype(float)
     missed = 0
     for log, true, update in rounds(run, unequal, strategy):
@@ -207,7 +208,7 @@ def test_with_everybody_there_the_error_is_nothing(clustered):
 
 def test_a_round_without_a_step_misses_the_whole_update(clustered):
     """Nobody came: the update is zero, so the relative error is one."""
-    nobody = FixedDropout(1.0, keep_one_per_group=False)
+    nobody = FixedDropout(1.0, first_round_full=True)
     run = started(clustered, Strategy(local=LOCAL), availability=nobody)
     _, *later = run
     for log in later:

@@ -9,7 +9,7 @@ from understudy import FDMS, Local, Outcome, Strategy, fedavg, fedavg_is, power_
 from understudy.core.flat import Layout
 from understudy.core.rng import generator
 from understudy.core.types import Cohort
-from understudy.parts.availability import Always, Bernoulli, FixedDropout
+from understudy.parts.availability import Always, Bernoulli, FixedDropout, fdms_dropout
 from understudy.simulation import clustered_digits, evaluate, simulate
 from understudy.simulation.data.models import build
 from understudy.simulation.training.trainer import LocalTrainer
@@ -63,7 +63,7 @@ def test_a_log_says_who_spoke_for_whom_and_what_it_cost(federation):
         federation,
         Strategy(compensator=FDMS(), local=LOCAL),
         model="softmax",
-        availability=FixedDropout(0.7),
+        availability=fdms_dropout(0.7),
         rounds=3,
     )
     first, second, _ = run
@@ -135,7 +135,7 @@ def test_known_rates_reach_the_strategy(federation):
         federation,
         fedavg_is(local=LOCAL),
         model="softmax",
-        availability=FixedDropout(0.7),
+        availability=fdms_dropout(0.7),
         rounds=2,
     )
     first, second = run
@@ -160,7 +160,7 @@ def test_evaluation_every_few_rounds_and_after_the_last(federation):
 
 
 def test_an_empty_round_is_logged_and_changes_nothing(federation):
-    availability = FixedDropout(alpha=1.0, keep_one_per_group=False)
+    availability = FixedDropout(alpha=1.0, first_round_full=True)
     run = simulate(
         federation, fedavg(local=LOCAL), model="softmax", availability=availability, rounds=3
     )

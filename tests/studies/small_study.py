@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from understudy import Always, FixedDropout, Local, fdms, fedavg
+from understudy import Always, Local, fdms, fdms_dropout, fedavg
 from understudy._version import __version__
 from understudy.analysis import analyse
 from understudy.parts.samplers.uniform import Uniform
@@ -48,7 +48,7 @@ def cells(rounds=3, seeds=3, alphas=(0.2, 0.5)):
                     "softmax",
                     strategy,
                     rounds,
-                    availability=Always() if alpha is None else FixedDropout(alpha),
+                    availability=Always() if alpha is None else fdms_dropout(alpha),
                     seed=seed,
                     per_client_every=2,
                     oracle=True,

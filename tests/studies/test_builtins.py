@@ -10,9 +10,10 @@ import torch
 from tests.studies.images import write_images
 from understudy import strategies
 from understudy.analysis import analyse
+from understudy.core.describe import describe
 from understudy.core.rng import generator
 from understudy.core.types import Population
-from understudy.parts.availability import Always, Bernoulli, FixedDropout, FullStart
+from understudy.parts.availability import Always, Bernoulli, FixedDropout, FullStart, fdms_dropout
 from understudy.parts.availability.skewed import SinLogNormal
 from understudy.parts.compensators.gather import Gather
 from understudy.parts.compensators.ignore import Ignore
@@ -36,9 +37,10 @@ from understudy.testing import check_availability, check_sampler, example_popula
 # Cells at the scales quick, results, paper, tiny, counted by hand from the settings of the papers.
 # A strategy with everybody present has no levels of availability: 1 + 4 × 3 = 13 in fdms-fig1.
 CELLS = {
-    "quickstart": (8 * 5, 8 * 10, 8 * 10, 6),
-    # at step 1 and tuned
-    "quickstart-tuned": (2 * 6 * 5, 2 * 6 * 10, 2 * 6 * 10, 6),
+    # seven methods under two kinds of absence, and everybody present
+    "quickstart": ((2 * 7 + 1) * 5, (2 * 7 + 1) * 10, (2 * 7 + 1) * 10, 6),
+    # the same two, at step 1 and tuned
+    "quickstart-tuned": (2 * 2 * 6 * 5, 2 * 2 * 6 * 10, 2 * 2 * 6 * 10, 6),
     "fdms-fig1": (2 * 13, 13 * 8 + 13 * 4, 2 * 13 * 10, 6),
     "fdms-fig2": (13, 13 * 4, 13 * 10, 6),
     "fdms-fig3": (2, 2 * 5, 2 * 10, 2),
@@ -133,7 +135,7 @@ def test_quickstart_tuned_tunes_one_of_its_blocks():
     """The same methods, once with server step 1 and once with nine servers to choose from."""
     study = builtins.built_in("quickstart-tuned")
     trials = study.tuning()
-    assert len(trials) == 6 * 9 * 3
+    assert len(trials) == 2 * 6 * 9 * 3
     assert {trial.labels["block"] for trial in trials} == {"tuned"}
     one, tuned = (
         [c.task.strategy for c in cells("quickstart-tuned", "quick", block=block) if c.seed == 0]
@@ -151,15 +153,18 @@ def test_quickstart_tuned_tunes_one_of_its_blocks():
 def test_quickstart_is_the_comparison_it_says():
     """A cell plays exactly what the same parts play when put together in Python."""
     local = Local(lr=0.1, epochs=2, batch_size=5)
-    by_hand = {
-        "full": (strategies.fedavg(local=local), Always()),
-        "fedar": (strategies.fedar(local=local), FixedDropout(0.7)),
-        "uniform": (strategies.fedavg(sampler=Uniform(), local=local), FixedDropout(0.7)),
-        "fedgs": (strategies.fedgs(local=local), FixedDropout(0.7)),
-    }
+    anyone = ("anyone missing", FixedDropout(0.7))
+    friend = ("friend present", FixedDropout(0.7, keep_one_per_group=True, first_round_full=True))
+    by_hand = [
+        ("full", strategies.fedavg(local=local), (None, Always())),
+        ("fedar", strategies.fedar(local=local), anyone),
+        ("uniform", strategies.fedavg(sampler=Uniform(), local=local), friend),
+        ("fedgs", strategies.fedgs(local=local), friend),
+    ]
     federation = clustered_digits(20, 5, per_client=64, seed=1)
-    for label, (strategy, availability) in by_hand.items():
-        (cell,) = [c for c in cells("quickstart", "quick", strategy=label) if c.seed == 1]
+    for label, strategy, (mode, availability) in by_hand:
+        found = cells("quickstart", "quick", strategy=label, availability=mode)
+        (cell,) = [c for c in found if c.seed == 1]
         assert cell.task.rounds == 30
         expected = simulate(
             federation, strategy, model="mlp", availability=availability, rounds=2, seed=1,
@@ -175,7 +180,7 @@ def test_fdms_settings_are_the_papers():
     task = cell.task
     assert (task.rounds, task.model) == (500, "lenet5")
     assert task.strategy.local == Local(lr=0.1, epochs=2, batch_size=20)
-    assert task.availability == FixedDropout(0.7)
+    assert task.availability == fdms_dropout(0.7)
     assert task.strategy.server.lr == 1.0
     assert dict(task.data.settings) == {
         "n_clients": 20, "n_clusters": 5, "classes_per_cluster": 2, "per_client": 1000,
@@ -318,13 +323,28 @@ def test_parts_of_other_readings_keep_the_rules():
 
 def test_at_most_dropout_misses_any_number_up_to_alpha():
     availability = AtMostDropout(0.5)
-    state = availability.init(Population(10, groups=np.arange(10) // 5))
-    missing = [
-        int((~availability.draw(state, t, generator(0, "availability", t))).sum())
-        for t in range(1, 400)
-    ]
-    assert set(missing) == {0, 1, 2, 3, 4, 5}
+    state = availability.init(Population(10, groups=np.arange(10) // 2))
+    drawn = np.array(
+        [availability.draw(state, t, generator(0, "availability", t)) for t in range(400)]
+    )
+    assert set((~drawn).sum(axis=1)) == {0, 1, 2, 3, 4, 5}
+    assert not drawn.reshape(-1, 5, 2).any(axis=2).all()  # a whole group may be among them
     assert availability.rates(state, 1).mean() == pytest.approx(0.75)  # 5 .. 10 of 10, equally
+
+
+def test_the_reading_at_most_keeps_its_key_and_plain_absence_has_another():
+    """The study's process was told by two fields before it had a third, and was always this one."""
+    found = only("fdms-readings", "results", strategy="fdms", block="at_most").task.availability
+    assert found == AtMostDropout(0.5, first_round_full=True, keep_one_per_group=True)
+    told = {"class": "AtMostDropout", "alpha": 0.5, "first_round_full": True}
+    assert describe(found) == told
+    assert describe(AtMostDropout(0.5, first_round_full=True)) != told
+    state = found.init(Population(10, groups=np.arange(10) // 2))
+    drawn = [found.draw(state, t, generator(0, "availability", t)) for t in range(200)]
+    assert drawn[0].all()
+    assert all(present.reshape(5, 2).any(axis=1).all() for present in drawn)
+    with pytest.raises(ValueError, match=r"keep_one_per_group: .* got 'yes'"):
+        AtMostDropout(keep_one_per_group="yes")
 
 
 def test_days_of_23_steps_end_where_they_began():

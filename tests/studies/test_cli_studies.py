@@ -48,7 +48,7 @@ def command(capsys, monkeypatch):
 
 
 def cells():
-    strategies = {"dropout": fedavg(), "fdms": fdms(local=Local())}
+    strategies = {"dropout": fedavg(), "fdms": fdms(local=Local(), weighting="examples")}
     recipe = DataRecipe("digits", "iid", settings={"n_clients": 3})
     return [
         Cell.of(
@@ -229,19 +229,20 @@ def test_a_folder_without_runs(tmp_path, monkeypatch, command):
 
 # -- table ---------------------------------------------------------------------------------------
 
-# dropout: 50, 52, 54: mean 52, half a 95 % interval t(0.975; 2)·2/√3 = 4.3027·1.1547 = 4.97.
-# fdms: 53, 56, 56: mean 55, deviation √3: 4.3027·√3/√3 = 4.30. Differences 3, 4, 2: mean 3,
-# deviation 1: 4.3027/√3 = 2.48. Two of three clients come in one round, three in the other.
+# In the last round, dropout: 51, 53, 55: mean 53, half a 95 % interval
+# t(0.975; 2)·2/√3 = 4.3027·1.1547 = 4.97; fdms: 54, 57, 57: mean 56, deviation
+# √3: 4.3027·√3/√3 = 4.30. Differences 3, 4, 2: mean 3, deviation 1: 4.3027/√3 = 2.48. Two
+# of three clients come in one round, three in the other.
 TABLE = """\
-                              minus dropout,
-strategy  came   accuracy, %          points  seeds
-───────────────────────────────────────────────────
-dropout    2.5  52.00 ± 4.97               –      3
-fdms       2.5  55.00 ± 4.30    +3.00 ± 2.48      3
+                accuracy, last  minus dropout,
+strategy  came        round, %          points  seeds
+─────────────────────────────────────────────────────
+dropout    2.5    53.00 ± 4.97               –      3
+fdms       2.5    56.00 ± 4.30    +3.00 ± 2.48      3
 
-came: participants per round. Accuracy: mean of the last 10 evaluated rounds. ±:
-half a 95 % interval over seeds. Differences are taken seed by seed. t-test: too
-few seeds, it takes 5. Wilcoxon: too few seeds, it takes 8.
+came: participants per round. Accuracy: of the last evaluated round. ±: half a
+95 % interval over seeds. Differences are taken seed by seed. t-test: too few
+seeds, it takes 5. Wilcoxon: too few seeds, it takes 8.
 """
 
 
@@ -254,9 +255,11 @@ def test_table(runs, command):
 def test_table_for_a_paper(runs, command):
     said = command("table", "--format", "latex")
     assert r"\begin{tabular}" in said.out
-    assert "55.00" in said.out
+    assert "56.00" in said.out
     said = command("table", "--format", "markdown")
-    assert re.search(r"^\| fdms +\| +2\.5 \| 55\.00 ± 4\.30 \| +\+3\.00 ± 2\.48 \|", said.out, re.M)
+    assert re.search(
+        r"^\| fdms +\| +2\.5 \| +56\.00 ± 4\.30 \| +\+3\.00 ± 2\.48 \|", said.out, re.M
+    )
 
 
 def test_table_with_rounds_paired(runs, command):
@@ -277,7 +280,7 @@ def test_table_as_numbers(runs, command):
     said = command("table", "--format", "csv", "--baseline", "fdms")
     lines = said.out.splitlines()
     assert lines[0].split(",")[:3] == ["availability", "strategy", "participants"]
-    assert lines[1].startswith("missing,dropout,2.5,3,0.52,")
+    assert lines[1].startswith("missing,dropout,2.5,3,0.53,")
 
 
 def test_table_of_a_measure_that_is_none(runs, command):
@@ -326,6 +329,23 @@ def test_report_says_where_it_is(runs, command):
     assert (said.code, said.err) == (0, "")
     assert said.out == "Report: runs/by-hand/report.html\n"
     assert "55.00 ± 4.30" in (runs / "by-hand" / "report.html").read_text(encoding="utf-8")
+
+
+def test_one_option_writes_figures_as_pdf_or_svg(runs, command, tmp_path):
+    said = command("plot", "by-hand", "attendance", "--to", "pictures", "--format", "pdf,svg")
+    assert (said.code, said.err) == (0, "")
+    endings = sorted(path.suffix for path in (tmp_path / "pictures").iterdir())
+    assert set(endings) == {".pdf", ".svg"}
+    assert len(endings) == len(said.out.splitlines())
+    said = command("report", "--figures", "pdf")
+    assert (said.code, said.err) == (0, "")
+    beside = list((runs / "by-hand" / "figures").iterdir())
+    assert said.out.splitlines()[1] == f"Figures: {len(beside)} files in runs/by-hand/figures"
+    assert {path.suffix for path in beside} == {".pdf"}
+    assert all(path.read_bytes().startswith(b"%PDF-") for path in beside)
+    said = command("report", "--figures", "eps")
+    assert said.code == 2
+    assert "format: expected one of 'png', 'svg', 'pdf', got 'eps'" in said.err
 
 
 # -- export --------------------------------------------------------------------------------------
@@ -421,9 +441,9 @@ epochs = 2
 batch_size = 5
 
 [strategies]
-full = { method = "fedavg", availability = "always" }
-dropout = "fedavg"
-fdms = "fdms"
+full = { method = "fedavg", weighting = "clients", availability = "always" }
+dropout = { method = "fedavg", weighting = "clients" }
+fdms = { method = "fdms", weighting = "clients" }
 
 [availability]
 half = { name = "fixed_dropout", alpha = 0.5 }
@@ -441,15 +461,17 @@ small: whether it runs
 RUN = r"""small: whether it runs
 6 cells of 2 rounds
 
- +minus dropout,
-strategy +came +accuracy, % +points +seeds
+ +accuracy, last +minus dropout,
+strategy +came +round, % +points +seeds
 ─+
 full +10\.0 +NUMBER +[+−]NUMBER +2
-dropout +7\.5 +NUMBER +– +2
-fdms +7\.5 +NUMBER +[+−]?NUMBER +2
+dropout +5\.0 +NUMBER +– +2
+fdms +5\.0 +NUMBER +[+−]?NUMBER +2
 
-came: participants per round\. Accuracy: mean of the last 10 evaluated rounds\. No
-intervals: they take 3 seeds\. Differences are taken seed by seed\. t-test: too
+came: participants per round\. Accuracy: of the last evaluated round\. Most
+frequent class: NUMBER %\. For reference, and not tested: full\. Rows differ from
+dropout in more than the method: availability = Always \(full\), not FixedDropout\.
+No intervals: they take 3 seeds\. Differences are taken seed by seed\. t-test: too
 few seeds, it takes 5\. Wilcoxon: too few seeds, it takes 8\.
 Report: runs/small/report\.html
 """.replace("NUMBER", r"\d+\.\d\d")
@@ -467,7 +489,10 @@ def test_run_from_the_first_cell_to_the_report(study, command):
     assert (dry.code, dry.err) == (0, "")
     assert dry.out.startswith(PLAN.format(left=6, done=0))
     assert re.search(r"\n  time          about \d+ s on \d+ cores?\n", dry.out)
-    assert re.search(r"\n  disk          about [\d.]+ kB in runs\n$", dry.out)
+    told = "Rows differ from dropout in more than the method: availability = Always (full),\n"
+    told += "not FixedDropout.\n"
+    assert re.search(r"\n  disk          about [\d.]+ kB in runs\n", dry.out)
+    assert dry.out.endswith(told)
     assert not (study / "runs").exists()
 
     first = command("run", "small.toml", "--jobs", "1")
@@ -479,7 +504,7 @@ def test_run_from_the_first_cell_to_the_report(study, command):
     assert re.fullmatch(RUN, first.out), first.out
     assert (study / "runs" / "small" / "report.html").is_file()
 
-    assert command("run", "small.toml", "--dry-run").out == PLAN.format(left=0, done=6)
+    assert command("run", "small.toml", "--dry-run").out == PLAN.format(left=0, done=6) + told
     assert command("run", "small.toml").out == first.out
 
     longer = command("run", "small.toml", "--dry-run", "--set", "seeds=[0, 5]").out
@@ -520,7 +545,7 @@ def test_a_command_sums_up_each_cell_once(arguments, study, command, monkeypatch
 
 def test_a_cell_that_fails_is_named_and_the_others_are_done(study, command):
     """With seven of ten away, no client of each of the five clusters can be there."""
-    half = STUDY + 'most = { name = "fixed_dropout", alpha = 0.7 }\n'
+    half = STUDY + 'most = { name = "fdms_dropout", alpha = 0.7 }\n'
     (study / "small.toml").write_text(half)
     said = command("run", "small.toml", "--on", "here", "--no-report", "--seeds", "1")
     assert said.code == 1
@@ -644,7 +669,7 @@ def test_a_dry_run_names_data_that_are_not_here(study, command, monkeypatch):
 def test_without_a_name_quickstart_is_run(study, command):
     said = command("run", "--dry-run", "--rounds", "5", "--seeds", "1")
     assert said.out.startswith("quickstart: ")
-    assert "\n8 cells of 5 rounds at scale quick\n" in said.out
+    assert "\n15 cells of 5 rounds at scale quick\n" in said.out
 
 
 def test_columns_that_are_too_wide_are_cut():

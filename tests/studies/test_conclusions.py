@@ -42,9 +42,9 @@ def test_the_best_what_holds_and_what_does_not():
     """Means: base .70, good .75, bad .60, noisy .71 + .01/5 = .712."""
     found = conclusions(frame(FOUR), "accuracy_last10")
     assert only(found) == (
-        "good has the highest accuracy, 75.00 % (mean over 5 seeds); noisy cannot be distinguished "
-        "from it. Better than base: good (+5.00 points). Worse than base: bad (−10.00 points). "
-        "No difference from base shown: noisy (+1.20 points)."
+        "good has the highest accuracy (mean of last 10), 75.00 % (mean over 5 seeds); noisy "
+        "cannot be distinguished from it. Better than base: good (+5.00 points). Worse than base: "
+        "bad (−10.00 points). No difference from base shown: noisy (+1.20 points)."
     )
     assert found.overview == ()
     assert "p < 0.05" in found.how
@@ -54,8 +54,8 @@ def test_the_best_what_holds_and_what_does_not():
 def test_a_lead_over_all_others_is_said_to_hold():
     clear = {name: FOUR[name] for name in [("base",), ("good",), ("bad",)]}
     assert only(conclusions(frame(clear), "accuracy_last10")).startswith(
-        "good has the highest accuracy, 75.00 % (mean over 5 seeds), and its lead over every other "
-        "strategy holds. "
+        "good has the highest accuracy (mean of last 10), 75.00 % (mean over 5 seeds), and its "
+        "lead over every other strategy holds. "
     )
 
 
@@ -71,8 +71,8 @@ def test_with_few_seeds_nothing_is_claimed():
 def test_where_the_baseline_is_the_best_the_others_are_told_from_it():
     levels = {("base",): (0.70, STILL), ("bad",): (0.60, WOBBLE)}
     assert only(conclusions(frame(levels), "accuracy_last10")) == (
-        "base has the highest accuracy, 70.00 % (mean over 5 seeds); worse than it: bad (−10.00 "
-        "points)."
+        "base has the highest accuracy (mean of last 10), 70.00 % (mean over 5 seeds); worse "
+        "than it: bad (−10.00 points)."
     )
 
 
@@ -85,18 +85,15 @@ def test_of_a_loss_the_lowest_is_the_best():
 def test_a_reference_is_never_called_the_best():
     levels = {**FOUR, ("full",): (0.90, WOBBLE)}
     found = only(conclusions(frame(levels), "accuracy_last10", ["full"]))
-    assert found.startswith("good has the highest accuracy")
-    assert found.endswith(
-        "For reference, full, with its own availability, has 90.00 %: +15.00 points from the best "
-        "(a difference that holds)."
-    )
+    assert found.startswith("good has the highest accuracy (mean of last 10)")
+    assert found.endswith("For reference, full has 90.00 %: +15.00 points from the best.")
     assert "Better than base: good (+5.00 points). Worse" in found  # full is not among them
 
 
 def test_equal_means_are_both_named():
     levels = {("base",): (0.7, STILL), ("twin",): (0.7, STILL), ("bad",): (0.6, WOBBLE)}
     found = only(conclusions(frame(levels), "accuracy_last10"))
-    assert found.startswith("base and twin have the highest accuracy, 70.00 %")
+    assert found.startswith("base and twin have the highest accuracy (mean of last 10), 70.00 %")
 
 
 def test_several_comparisons_are_counted_first():
@@ -108,8 +105,9 @@ def test_several_comparisons_are_counted_first():
     }
     found = conclusions(frame(levels), "accuracy_last10")
     assert [heading for heading, _ in found.groups] == ["availability half", "availability few"]
+    best = "highest accuracy (mean of last 10), by the mean alone"
     assert found.overview == (
-        "Of 2 comparisons, highest accuracy (by the mean alone): good in 1, base in 1.",
+        f"Of 2 comparisons, {best}: good in 1, base in 1.",
         "Against base: good better in 1, worse in 1.",
     )
 
@@ -117,8 +115,8 @@ def test_several_comparisons_are_counted_first():
 def test_without_a_baseline_the_best_is_compared_with_the_rest():
     found = only(conclusions(frame(FOUR, baseline=None), "accuracy_last10"))
     assert found == (
-        "good has the highest accuracy, 75.00 % (mean over 5 seeds); noisy cannot be distinguished "
-        "from it."
+        "good has the highest accuracy (mean of last 10), 75.00 % (mean over 5 seeds); noisy "
+        "cannot be distinguished from it."
     )
 
 
@@ -139,14 +137,15 @@ def test_a_measure_without_a_better_side_has_no_best():
     assert "Higher than base: good (+0.0500). Lower than base: bad (−0.1000)." in found
 
 
-def test_unfinished_cells_and_unequal_training_are_told_first():
-    training = "Local training differs: lr is 0.1 (base) and 0.5 (good)."
-    made = frame(FOUR, training=training)
+def test_unfinished_cells_and_unequal_settings_are_told_first():
+    unlike = {"base": [["good", "local.lr", "0.5", "0.1"], ["bad", "weighting", "clients", "none"]]}
+    made = frame(FOUR, differences=unlike)
     made.loc[0, "status"] = "failed"
     found = conclusions(made, "accuracy_last10")
+    unlike = "local.lr = 0.5 (good), not 0.1; weighting = clients (bad), not none"
     assert found.overview == (
         "Preliminary: 19 of 20 cells are done.",
-        f"The strategies differ in more than their method. {training}",
+        f"Rows differ from base in more than the method: {unlike}.",
     )
 
 

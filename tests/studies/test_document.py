@@ -290,8 +290,8 @@ def test_seeds(seeds: str, meant: tuple[int, ...]) -> None:
         (
             {"top": "roundz = 3"},
             ("study: roundz: no such key; did you mean 'rounds'? known: name, title, shows, "
-            "baseline, target, metric, rounds, seeds, data, model, local, strategies, "
-            "availability, axes, delay, loss, metrics, evaluate, evaluate_every, "
+            "baseline, target, metric, references, rounds, seeds, data, model, local, weighting, "
+            "strategies, availability, axes, delay, loss, metrics, evaluate, evaluate_every, "
             "per_client_every, oracle, device, engine, analysis, tune, block, blocks, scale"),
         ),
         (
@@ -397,6 +397,15 @@ def test_seeds(seeds: str, meant: tuple[int, ...]) -> None:
         ),
         (
             {"rest": "[availability]\nhalf = {name = 'fixed_dropout', alpa = 0.7}"},
+            ("study: availability.half.alpa: no such key; did you mean 'alpha'? known: alpha, "
+            "keep_one_per_group, first_round_full, counts"),
+        ),
+        (
+            {"rest": "[availability]\nhalf = {name = 'fdms_dropout', alpha = 7}"},
+            "study: availability.half.alpha: expected a number in [0, 1], got 7.0",
+        ),
+        (
+            {"rest": "[availability]\nhalf = {name = 'fdms_dropout', alpa = 0.7}"},
             ("study: availability.half.alpa: no such key; did you mean 'alpha'? known: alpha, "
             "keep_one_per_group, first_round_full, counts"),
         ),
@@ -521,8 +530,11 @@ def test_seeds(seeds: str, meant: tuple[int, ...]) -> None:
             ),
         ),
         (
-            {"top": "metrics = {f1 = 'f1'}"},
-            "study: metrics.f1: expected a function as 'module:name', got 'f1'",
+            {"top": "metrics = {f2 = 'f2'}"},
+            (
+                "study: metrics.f2: expected one of auc, f1, balanced_accuracy, recall, r2, mae, "
+                "rmse, or a function as 'module:name', got 'f2'"
+            ),
         ),
         (
             {"top": "seeds = 0"},

@@ -107,7 +107,8 @@ def test_one_row_per_cell(runs: Path) -> None:
     assert frame["measured_rounds_played"].tolist() == [3, 1, 0]
     done = frame.iloc[0]
     expected = {
-        "accuracy_best": 0.75, "accuracy_last": 0.75, "accuracy_last10": 0.5, "fluctuation": 0.25,
+        "accuracy_best": 0.75, "accuracy_last": 0.75, "accuracy_last10": 0.5, "accuracy_tail": 0.75,
+        "rounds_evaluated": 2, "fluctuation": 0.25,
         "loss_best": 1.0, "loss_last": 1.0, "rounds_to_target": 3, "clock_to_target": 4.0,
         "megabytes_to_target": 2.5, "participants": 1.0, "count_variance": 2 / 9,
         "client_accuracy_mean": 0.5, "client_accuracy_worst10": 0.25, "sigma": 0.125,
@@ -117,7 +118,7 @@ def test_one_row_per_cell(runs: Path) -> None:
     assert math.isnan(frame["accuracy_last"][2])
     assert math.isnan(frame["rounds_to_target"][1])
     assert frame["accuracy_last"].dtype == np.float64
-    assert frame.attrs == {"labels": labels, "baseline": "a", "target": 0.5}
+    assert frame.attrs == {"labels": labels, "baseline": "a", "target": 0.5, "study": "one"}
 
 
 def test_one_row_per_round(runs: Path) -> None:

@@ -90,11 +90,12 @@ def test_settings_of_a_strategys_own_lie_over_every_mode() -> None:
     """A table without a name: the strategy keeps the modes and their axes."""
     drop = 'drop = {method = "fedavg", availability = {first_round_full = false}}'
     own = f'[strategies]\n{drop}\nfdms = "fdms"\n'
-    few = "[availability]\nfew = {name = 'fixed_dropout', alpha = 0.3}\n"
+    few = "[availability]\nfew = {name = 'fdms_dropout', alpha = 0.3}\n"
     made = study(few + "[axes]\n'availability.alpha' = [0.1, 0.5]", strategies=own)
-    changed = FixedDropout(0.5, first_round_full=False)
+    changed = FixedDropout(0.5, keep_one_per_group=True)
     assert found(made, strategy="drop", alpha=0.5).task.availability == changed
-    assert found(made, strategy="fdms", alpha=0.5).task.availability == FixedDropout(0.5)
+    whole = FixedDropout(0.5, keep_one_per_group=True, first_round_full=True)
+    assert found(made, strategy="fdms", alpha=0.5).task.availability == whole
     with pytest.raises(StudyError, match=r"availability\.here.*first_round_full: no such key"):
         study("[availability]\nhere = 'always'\n", strategies=own)
 

@@ -28,9 +28,8 @@ from understudy.parts.schedules import constant
 from understudy.registry import imported
 from understudy.simulation.data.models import mlp
 from understudy.studies import Study, StudyError
-from understudy.studies.definition import builtins, plugins
+from understudy.studies.definition import plugins
 from understudy.studies.definition.cell import Cell, DataRecipe, Task
-from understudy.studies.statistics.export import read
 
 RECIPE = DataRecipe("digits", "clustered", 0, {"per_client": 30})
 
@@ -355,33 +354,6 @@ def test_functions_that_hold_nothing_are_known_by_their_names() -> None:
         "function": "torch.nn.functional:cross_entropy",
         "holds": [None, None, -100, None, "mean", 0.0],
     }
-
-
-FIRST_CELLS = {  # of each study at scale results: what was stored under these names is found again
-    "fdms-fig1": "03956d763983b1b9",
-    "fdms-sigma": "af295a679c6539ac",
-    "fdms-fig4": "3122b5a2745a6ee2",
-    "fedgs-table2": "e50209332fdbba26",
-    "fedgs-readings": "876c77f58e65b9ac",
-    "fedar-fig2": "7eabcd74d5d51b0f",
-    "quickstart": "f46cfd66be2d697e",
-}
-
-
-@pytest.mark.parametrize("name", FIRST_CELLS)
-def test_the_cells_of_papers_keep_their_names(name) -> None:
-    assert builtins.built_in(name, "results").cells()[0].key == FIRST_CELLS[name]
-
-
-RESULTS = Path(__file__).parents[2] / "docs" / "results"
-
-
-@pytest.mark.parametrize("name", sorted(path.parent.name for path in RESULTS.glob("*/cells.csv")))
-def test_exported_results_are_those_of_the_studies_as_they_are(name) -> None:
-    """Each cell in docs/results is one of the built-in study; the kernels are of one version."""
-    rows = read(RESULTS / name).rows
-    assert {row.key for row in rows} <= {c.key for c in builtins.built_in(name, "results").cells()}
-    assert len({row.engine for row in rows} - {"loop"}) <= 1
 
 
 TELL = """

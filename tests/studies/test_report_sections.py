@@ -7,7 +7,7 @@ import pytest
 
 from tests.studies.pages import Page
 from tests.studies.small_study import ABOUT, NAME, RECIPE, cells, store_small_study
-from understudy import FixedDropout, Local, fdms, fedavg
+from understudy import FixedDropout, Local, fdms, fdms_dropout, fedavg
 from understudy._version import __version__
 from understudy.core.types import Outcome
 from understudy.simulation import clustered_digits
@@ -63,17 +63,17 @@ def test_a_strategy_is_one_line_and_full_is_not_dropout(page):
     rows = {row[0]: row[1:] for row in Page(page).tables["Strategies"][1:]}
     assert list(rows) == ["full", "dropout", "fdms", "uniform"]
     fedavg = "FedAvg: everyone is wanted, those who come are averaged by their examples."
-    assert rows["full"] == [fedavg, "everyone is always available"]
+    assert rows["full"] == [fedavg, "availability Always instead of FixedDropout"]
     assert rows["dropout"] == [fedavg, "the baseline"]
-    assert rows["uniform"] == [fedavg, "sampler Uniform(m = 3)"]
+    assert rows["uniform"] == [fedavg, "sampler Uniform(m=3); clients asked 3 of 6 instead of all"]
     assert rows["fdms"][0].startswith("FL-FDMS: ")
-    assert rows["fdms"][1] == "–"
+    assert rows["fdms"][1] == "compensator FDMS(similarity=cosine)"
 
 
 def test_settings_that_are_not_the_methods_own_are_named(tmp_path):
     """An option of the method, and local training that the other strategies do not have."""
     slower = fdms("distance", local=Local(lr=0.05, epochs=1, batch_size=10))
-    task = Task(RECIPE, "softmax", slower, 1, availability=FixedDropout(0.5), seed=0)
+    task = Task(RECIPE, "softmax", slower, 1, availability=fdms_dropout(0.5), seed=0)
     other = next(cell for cell in cells(rounds=1, seeds=1) if cell.labels["strategy"] == "dropout")
     labels = {"strategy": "slower", "availability": "fixed", "alpha": 0.5}
     made = [other, Cell.of({**other.labels, "alpha": 0.5}, other.task), Cell.of(labels, task)]
@@ -82,7 +82,10 @@ def test_settings_that_are_not_the_methods_own_are_named(tmp_path):
         for cell in made:
             store.begin(cell.key, cell.resolved, {"n_clients": 6}, __version__)
     rows = {row[0]: row[2] for row in Page(report.render(tmp_path, NAME)).tables["Strategies"]}
-    assert rows["slower"] == "compensator similarity = distance; local lr = 0.05"
+    assert rows["slower"] == (
+        "compensator FDMS(similarity=distance); availability.alpha 0.5 instead of 0.2; "
+        "local.lr 0.05 instead of 0.1"
+    )
 
 
 def test_a_strategy_made_in_python_with_an_availability_of_its_own(tmp_path):
@@ -102,8 +105,12 @@ def test_a_strategy_made_in_python_with_an_availability_of_its_own(tmp_path):
     study.run(tmp_path, jobs=1, progress=False)
     rows = {row[0]: row[1:] for row in Page(report.render(tmp_path, "mine")).tables["Strategies"]}
     assert rows["full"][0].startswith("FedAvg: ")
-    assert rows["full"][1] == "everyone is always available"
+    assert rows["full"][1] == "the first, compared with the others"
     assert rows["fdms"][0].startswith("FL-FDMS: ")
+    assert rows["fdms"][1] == (
+        "compensator FDMS(similarity=cosine); availability FixedDropout(alpha=0.5, "
+        "keep_one_per_group=off, first_round_full=off, counts=compositions) instead of Always"
+    )
 
 
 # -- stand-ins ---------------------------------------------------------------------------------
@@ -135,23 +142,85 @@ def test_what_stood_in_is_counted_from_the_logs(runs, page):
     assert row["own last update"] == "–"
 
 
-def test_a_picture_shows_the_share_of_the_absent_by_round(runs):
-    drawn = figures(runs, NAME)["represented-0.5"]
-    (line,) = drawn.axes[0].lines  # only fdms lets anyone stand in
-    assert [text.get_text() for text in drawn.legends[0].get_texts()] == ["fdms"]
-    assert set(line.get_ydata()) == {100.0}
-
-
-def test_the_largest_share_is_drawn_where_rounds_have_noted_it(runs):
+def drawn_with(runs, change):
+    """Pictures by name, and sentences, of rounds and stand-ins that are changed."""
     with Store.open(runs) as store:
         data = FigureData(store, NAME, report.results(runs, study=NAME))
         for cell in data.cells:
-            share = 0.25 if cell.labels["strategy"] == "fdms" else np.nan
-            data._rounds[cell.key] = data.rounds_in(cell).assign(**{LARGEST_SHARE: share})
-        found = {one.name: one for one in pictures_of(data)}
-    axes = found["largest-share-0.2"].figure.axes[0]
-    assert [line.get_ydata().tolist() for line in axes.lines] == [[25.0] * 4]
+            change(data, cell)
+        return {one.name: one.figure for one in pictures_of(data)}, data.told
+
+
+def test_a_picture_shows_the_share_of_the_absent_by_round(runs):
+    def missed_one(data, cell):
+        frame = data.stand_ins_in(cell)
+        if cell.labels["strategy"] == "fdms":
+            frame.loc[3, REPRESENTED] = 0.5
+
+    drawn = drawn_with(runs, missed_one)[0]["represented-0.5"]
+    (line,) = drawn.axes[0].lines  # only fdms lets anyone stand in
+    assert [text.get_text() for text in drawn.legends[0].get_texts()] == ["fdms"]
+    assert line.get_ydata().tolist()[-2:] == [100.0, 50.0]
+
+
+def test_a_flat_picture_is_told_in_a_sentence(runs, page):
+    """fdms represents all of the absent in every round: a line at 100 % would say no more."""
+    assert "represented-0.5" not in figures(runs, NAME)
+    words = " ".join(Page(page).words.split())
+    sentence = "100 % in every round of alpha 0.5, so there is no picture."
+    assert f"Absent clients that are represented: {sentence}" in words
+    assert page.count('<section id="stand-ins">') == 1
+
+
+def test_a_section_without_pictures_keeps_its_table(runs):
+    """Nobody stands in for anybody: the table says who was not represented."""
+    alone = [cell for cell in cells(rounds=4, seeds=2) if cell.labels["strategy"] == "dropout"]
+    with Store.open(runs, write=True) as store:
+        store.save_study("alone", {**ABOUT, "name": "alone"}, alone, __version__)
+    content = report.render(runs, "alone")
+    rows = Page(content).rows("What represented absent clients")
+    assert rows["alpha 0.5", "dropout"]["not represented"] != "–"
+    assert '<a href="#stand-ins">' in content
+
+
+def test_attendance_without_absence_is_told_in_a_sentence(runs):
+    full = [cell for cell in cells(rounds=4, seeds=2) if cell.labels["strategy"] == "full"]
+    with Store.open(runs, write=True) as store:
+        store.save_study("present", {**ABOUT, "name": "present"}, full, __version__)
+    content = report.render(runs, "present")
+    assert "very client came in every round, so there is no picture." in Page(content).words
+    assert not any(name.startswith("attendance") for name in figures(runs, "present"))
+
+
+def test_the_largest_share_is_drawn_where_rounds_have_noted_it(runs):
+    def noted(data, cell):
+        shares = [0.25, 0.25, 0.25, 0.5] if cell.labels["strategy"] == "fdms" else np.nan
+        data._rounds[cell.key] = data.rounds_in(cell).assign(**{LARGEST_SHARE: shares})
+
+    axes = drawn_with(runs, noted)[0]["largest-share-0.2"].axes[0]
+    assert [line.get_ydata().tolist() for line in axes.lines] == [[25.0, 25.0, 25.0, 50.0]]
     assert axes.get_ylabel() == "largest share of one row, %"
+
+
+# -- zeros -------------------------------------------------------------------------------------
+
+
+def test_zeros_are_told_in_a_sentence(runs):
+    frame = report.results(runs, study=NAME)
+    frame["fluctuation"] = 0.0
+    frame["count_variance"] = [1.5 if name == "uniform" else 0.0 for name in frame["strategy"]]
+    frame["client_accuracy_variance"] = frame["count_variance"]
+    for name in ("client_accuracy_mean", "client_accuracy_worst10", "client_accuracy_best10"):
+        frame[name] = np.nan
+    page = Page(report.render(runs, NAME, frame))
+    first = page.rows("More about accuracy and loss")
+    assert not any("fluctuation" in head for row in first.values() for head in row)
+    assert "0 in every run, and so left out: fluctuation." in page.words
+    over = page.rows("Over clients")
+    assert {strategy for _, strategy in over} == {"uniform"}
+    assert "where all of these are 0 (to the shown digits): full, dropout, fdms." in page.words
+    words = [word for table in page.tables.values() for row in table for word in row]
+    assert not any(re.fullmatch(r"0\.0+ ± 0\.0+", word) for word in words)
 
 
 # -- ranges ------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from understudy.studies.statistics.comparison import (
     paired_t,
     wilcoxon,
 )
-from understudy.studies.statistics.comparison_table import notes_of
+from understudy.studies.statistics.comparison_table import notes_of, table_of_comparison
 
 NAN = float("nan")
 probabilities = st.lists(st.floats(0, 1), min_size=1, max_size=12)
@@ -210,14 +210,15 @@ def test_holm_rejects_what_the_step_down_procedure_rejects(
 
 
 def test_a_comparison_by_hand() -> None:
-    """Differences of five seeds: 1, 2, 3, 4, 5 points for a, zero for b.
+    """Differences of five seeds: 1, 2, 3, 4, 5 points for a, up and down for b.
 
     p of a is 1 − √(9/11) · 12/11 (see above), doubled by Holm; b's is 1. The half width of a's
     difference is t(0.975; 4) s/√5 = 2.776445 · √2.5/√5.
     """
     base = [0.5, 0.6, 0.7, 0.65, 0.55]
     better = [value + 0.01 * (seed + 1) for seed, value in enumerate(base)]
-    frame = cells({("base", "x"): base, ("a", "x"): better, ("b", "x"): base})
+    noisy = [value + 0.01 * sign for value, sign in zip(base, (1, -1, 1, -1, 0), strict=True)]
+    frame = cells({("base", "x"): base, ("a", "x"): better, ("b", "x"): noisy})
     rows = compare(frame, baseline="base").rows.set_index("strategy")
     assert rows.loc["a", "mean"] == pytest.approx(0.63)
     assert rows.loc["a", "difference"] == pytest.approx(0.03)
@@ -235,7 +236,8 @@ def test_a_comparison_by_hand() -> None:
     assert rows["participants"].tolist() == [6.0, 6.0, 6.0]
 
 
-def test_references_join_every_group_and_holm_counts_the_whole_table() -> None:
+def test_references_join_every_group_and_are_not_tested() -> None:
+    """A row with an availability of its own is no method among those that Holm counts."""
     rng = np.random.default_rng(0)
     frame = cells(
         {
@@ -252,21 +254,27 @@ def test_references_join_every_group_and_holm_counts_the_whole_table() -> None:
         ("x", "full"), ("x", "base"), ("x", "a"), ("y", "full"), ("y", "base"), ("y", "a"),
     ]  # fmt: skip
     assert found.labels == ("availability",)
-    full = frame.loc[frame["strategy"] == "full", "accuracy_last10"]
+    full = frame.loc[frame["strategy"] == "full", "accuracy_last10"].mean()
     for mode in ("x", "y"):
-        base = frame.loc[
-            (frame["strategy"] == "base") & (frame["availability"] == mode), "accuracy_last10"
-        ]
+        here = frame[frame["availability"] == mode].groupby("strategy")["accuracy_last10"]
         row = rows[(rows["strategy"] == "full") & (rows["availability"] == mode)].iloc[0]
-        assert row["p_t"] == pytest.approx(stats.ttest_rel(full, base).pvalue)
-        assert row["p_wilcoxon"] == pytest.approx(stats.wilcoxon(full, base).pvalue)
-    tested = rows[rows["strategy"] != "base"]
+        assert row["difference"] == pytest.approx(full - here.mean()["base"])
+        assert row[["p_t", "p_t_holm", "p_wilcoxon", "p_wilcoxon_holm"]].isna().all()
+        row = rows[(rows["strategy"] == "a") & (rows["availability"] == mode)].iloc[0]
+        pair = here.get_group("a"), here.get_group("base")
+        assert row["p_t"] == pytest.approx(stats.ttest_rel(*pair).pvalue)
+        assert row["p_wilcoxon"] == pytest.approx(stats.wilcoxon(*pair).pvalue)
+    tested = rows[rows["strategy"] == "a"]
+    assert found.tested == (2, 2)
     assert tested["p_t_holm"].tolist() == holm(tested["p_t"].tolist())
     assert tested["p_wilcoxon_holm"].tolist() == holm(tested["p_wilcoxon"].tolist())
+    assert "For reference, and not tested: full." in notes_of(found)
+    shown = [row for row in table_of_comparison(found).cells if row[1] == "full"]
+    assert [row[-3:-1] for row in shown] == [("–", "–"), ("–", "–")]
 
 
-def test_a_pair_of_references_is_one_test_in_however_many_groups() -> None:
-    """Both join x, y and z, where they are the same two sets of cells: with three of a's, 4 tests.
+def test_a_pair_that_joins_several_groups_is_one_test() -> None:
+    """Both have no alpha and join x, y and z, with the same cells in each: with a's three, 4 tests.
 
     p of ref is 1 − √(9/11) · 12/11 ≈ 0.013 (see above): were it counted in each group, it would be
     the smallest of six.
@@ -276,7 +284,7 @@ def test_a_pair_of_references_is_one_test_in_however_many_groups() -> None:
     rng = np.random.default_rng(1)
     far = {("a", mode): [value + 1 + rng.uniform() for value in base] for mode in "xyz"}
     frame = cells({("base", None): base, ("ref", None): better, **far})
-    found = compare(frame, baseline="base")
+    found = compare(frame.rename(columns={"availability": "alpha"}), baseline="base")
     rows = found.rows
     assert found.tested == (4, 0)
     assert "by Holm for 4 comparisons" in " ".join(notes_of(found))
@@ -286,8 +294,8 @@ def test_a_pair_of_references_is_one_test_in_however_many_groups() -> None:
     others = rows[rows["strategy"] == "a"]
     one_of_each = [ref["p_t"].iloc[0], *others["p_t"]]
     assert [ref["p_t_holm"].iloc[0], *others["p_t_holm"]] == holm(one_of_each)
-    # held against what differs from group to group, a reference is tested in each
-    frame = cells({("ref", None): better, **far})
+    # held against what differs from group to group, it is tested in each
+    frame = cells({("ref", None): better, **far}).rename(columns={"availability": "alpha"})
     assert compare(frame, baseline="a").tested == (3, 0)
 
 
@@ -414,6 +422,48 @@ def test_labels_and_baseline_from_the_attributes_of_the_frame() -> None:
     assert list(found.rows.columns[:2]) == ["lr", "strategy"]
 
 
+def test_identical_rows_count_once() -> None:
+    """`a` and `b` came to the same in every seed: one test. `c` is another: two in all, not three.
+
+    `d` is the baseline once more, and no test; a row with the same accuracy, but another loss, is
+    of other runs.
+    """
+    accuracy = {"d": 0.5, "base": 0.5, "a": 0.6, "b": 0.6, "c": 0.55}
+    noise = [0.001, 0.003, -0.002, 0.004, 0.0]
+    frame = pd.DataFrame(
+        {"strategy": name, "seed": seed, "accuracy_tail": level + (level > 0.5) * noise[seed],
+         "loss_last": level + seed}
+        for name, level in accuracy.items()
+        for seed in range(5)
+    )  # fmt: skip
+    found = compare(frame, baseline="base")
+    assert found.tested == (2, 0)
+    rows = found.rows.set_index("strategy")
+    assert rows.loc["d", "p_t_holm"] == 1
+    assert rows.loc["a", "p_t_holm"] == rows.loc["b", "p_t_holm"] == 2 * rows.loc["a", "p_t"]
+    assert "p: two-sided, by Holm for 2 comparisons; identical rows count once." in " ".join(
+        found.to_text().split()
+    )
+    frame.loc[frame["strategy"] == "b", "loss_last"] += 1e-9
+    other = compare(frame, baseline="base")
+    assert other.tested == (3, 0)
+    alone = compare(frame[frame["strategy"] != "d"], baseline="base")
+    assert (alone.tested, "identical" in alone.to_text()) == ((3, 0), False)
+
+
+def test_the_same_cell_under_two_labels_counts_once() -> None:
+    rows = [
+        {"strategy": name, "mode": mode, "seed": seed, "key": f"{name}{seed}{mode if own else ''}",
+         "accuracy_tail": level + 0.01 * seed * (name == "a")}
+        for name, level, own in (("base", 0.5, False), ("a", 0.6, False), ("b", 0.7, True))
+        for mode in ("x", "y")
+        for seed in range(5)
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows)
+    frame.attrs["labels"] = ["strategy", "mode"]
+    assert compare(frame, baseline="base").tested == (3, 0)  # a once, b in each group
+
+
 def test_nothing_is_done_yet() -> None:
     frame = cells({("base", "x"): [0.1], ("a", "x"): [0.2]})
     frame["status"] = "waiting"
@@ -467,7 +517,8 @@ def test_two_cells_that_no_label_tells_apart_are_refused() -> None:
         ("graph_f1", False),
         ("shapley_loss_client", False),  # what a client took off the loss
         ("participants", None),
-        ("test_mae_last", None),
+        ("test_mae_last", True),
+        ("test_own_last", None),
     ],
 )
 def test_which_way_is_better(name: str, expected: bool | None) -> None:

@@ -38,9 +38,10 @@ def rounds_of(accuracy: list[float], **columns: Any) -> pd.DataFrame:
 def test_accuracy_over_the_last_rounds() -> None:
     """30 rounds of accuracy 0.01 … 0.30 but for one peak of 0.9 in round 3.
 
-    Last ten: 0.21 … 0.30, mean 0.255. Last twenty: 0.11 … 0.30, whose variance is
-    0.01² (20² − 1)/12 = 0.0001 · 33.25, so that the standard deviation is 0.01 √33.25. They lie on
-    a line, about which nothing fluctuates. All thirty: 4.65 − 0.04 + 0.9 = 5.51.
+    Last ten: 0.21 … 0.30, mean 0.255; the last tenth: 0.28, 0.29, 0.30. Last twenty:
+    0.11 … 0.30, whose variance is 0.01² (20² − 1)/12 = 0.0001 · 33.25, so that the standard
+    deviation is 0.01 √33.25. They lie on a line, about which nothing fluctuates. All thirty:
+    4.65 − 0.04 + 0.9 = 5.51.
     """
     accuracy = [0.01 * (t + 1) for t in range(30)]
     accuracy[3] = 0.9
@@ -49,6 +50,7 @@ def test_accuracy_over_the_last_rounds() -> None:
         "accuracy_best": 0.9,
         "accuracy_last": pytest.approx(0.30),
         "accuracy_last10": pytest.approx(0.255),
+        "accuracy_tail": pytest.approx(0.29),
         "accuracy_mean": pytest.approx(5.51 / 30),
         "fluctuation": pytest.approx(0.01 * math.sqrt(33.25)),
         "fluctuation_detrended": pytest.approx(0, abs=1e-15),

@@ -45,50 +45,64 @@ def comparison(
 
 
 MARKDOWN = """\
-| alpha | strategy | participants per round |  accuracy, % | minus base, points | p (t-test) | seeds |
-| ----- | -------- | ---------------------: | -----------: | -----------------: | ---------: | ----: |
-| 0.3   | full     |                   20.0 | 90.00 ± 0.00 |      +40.00 ± 0.00 |     <0.001 |     5 |
-| 0.3   | base     |                    6.2 | 50.00 ± 0.00 |                  – |          – |     5 |
-| 0.3   | a        |                    6.2 | 53.00 ± 1.96 |       +3.00 ± 1.96 |      0.026 |     5 |
-| 0.7   | full     |                   20.0 | 90.00 ± 0.00 |      +30.00 ± 0.00 |     <0.001 |     5 |
-| 0.7   | base     |                    6.2 | 60.00 ± 0.00 |                  – |          – |     5 |
-| 0.7   | a        |                    6.2 | 63.00 ± 1.96 |       +3.00 ± 1.96 |      0.026 |     5 |
+| alpha | strategy | participants per round | accuracy, mean of last 10, % | minus base, points | p (t-test) | seeds |
+| ----- | -------- | ---------------------: | ---------------------------: | -----------------: | ---------: | ----: |
+| 0.3   | full     |                   20.0 |                 90.00 ± 0.00 |      +40.00 ± 0.00 |     <0.001 |     5 |
+| 0.3   | base     |                    6.2 |                 50.00 ± 0.00 |                  – |          – |     5 |
+| 0.3   | a        |                    6.2 |                 53.00 ± 1.96 |       +3.00 ± 1.96 |      0.026 |     5 |
+| 0.7   | full     |                   20.0 |                 90.00 ± 0.00 |      +30.00 ± 0.00 |     <0.001 |     5 |
+| 0.7   | base     |                    6.2 |                 60.00 ± 0.00 |                  – |          – |     5 |
+| 0.7   | a        |                    6.2 |                 63.00 ± 1.96 |       +3.00 ± 1.96 |      0.026 |     5 |
 
 Accuracy: mean of the last 10 evaluated rounds. ±: half a 95 % interval over seeds. Differences are taken seed by seed. p: two-sided, by Holm for 4 comparisons. Wilcoxon: too few seeds, it takes 8.
 """  # noqa: E501
 
-LATEX = r"""\begin{tabular}{llrrrrr}
+LATEX = r"""% needs \usepackage{booktabs}
+\begin{table}[htbp]
+\centering
+\caption{Accuracy (mean of last 10) in \%, mean over 5 seeds.}
+\label{tab:accuracy_last10}
+\begin{tabular}{llrrrrr}
 \toprule
-alpha & strategy & participants per round & accuracy, \% & minus base, points & p (t-test) & seeds \\
+alpha & strategy & participants per round & accuracy, mean of last 10, \% & minus base, points & p (t-test) & seeds \\
 \midrule
-0.3 & full & 20.0 & 90.00 $\pm$ 0.00 & +40.00 $\pm$ 0.00 & $<$0.001 & 5 \\
+0.3 & full & 20.0 & \textbf{\boldmath 90.00 $\pm$ 0.00} & +40.00 $\pm$ 0.00 & $<$0.001 & 5 \\
 0.3 & base & 6.2 & 50.00 $\pm$ 0.00 & -- & -- & 5 \\
 0.3 & a & 6.2 & 53.00 $\pm$ 1.96 & +3.00 $\pm$ 1.96 & 0.026 & 5 \\
-0.7 & full & 20.0 & 90.00 $\pm$ 0.00 & +30.00 $\pm$ 0.00 & $<$0.001 & 5 \\
+0.7 & full & 20.0 & \textbf{\boldmath 90.00 $\pm$ 0.00} & +30.00 $\pm$ 0.00 & $<$0.001 & 5 \\
 0.7 & base & 6.2 & 60.00 $\pm$ 0.00 & -- & -- & 5 \\
 0.7 & a & 6.2 & 63.00 $\pm$ 1.96 & +3.00 $\pm$ 1.96 & 0.026 & 5 \\
 \bottomrule
 \end{tabular}
-\par\smallskip
-{\footnotesize Accuracy: mean of the last 10 evaluated rounds. $\pm$: half a 95 \% interval over seeds. Differences are taken seed by seed. p: two-sided, by Holm for 4 comparisons. Wilcoxon: too few seeds, it takes 8.\par}
+
+\smallskip
+\begin{minipage}{\linewidth}\footnotesize
+Accuracy: mean of the last 10 evaluated rounds.
+$\pm$: half a 95 \% interval over seeds.
+Differences are taken seed by seed.
+p: two-sided, by Holm for 4 comparisons.
+Wilcoxon: too few seeds, it takes 8.
+Bold: the best mean, and those not shown to differ from it (t-test, Holm, p at least 0.05).
+\end{minipage}
+\end{table}
 """  # noqa: E501
 
 TEXT = """\
 alpha 0.3
-                                minus base,       p
-strategy  came   accuracy, %         points  t-test  seeds
-──────────────────────────────────────────────────────────
-full      20.0  90.00 ± 0.00  +40.00 ± 0.00  <0.001      5
-base       6.2  50.00 ± 0.00              –       –      5
-a          6.2  53.00 ± 1.96   +3.00 ± 1.96   0.026      5
+                accuracy, mean    minus base,       p
+strategy  came   of last 10, %         points  t-test  seeds
+────────────────────────────────────────────────────────────
+full      20.0    90.00 ± 0.00  +40.00 ± 0.00  <0.001      5
+base       6.2    50.00 ± 0.00              –       –      5
+a          6.2    53.00 ± 1.96   +3.00 ± 1.96   0.026      5
 
 alpha 0.7
-                                minus base,       p
-strategy  came   accuracy, %         points  t-test  seeds
-──────────────────────────────────────────────────────────
-full      20.0  90.00 ± 0.00  +30.00 ± 0.00  <0.001      5
-base       6.2  60.00 ± 0.00              –       –      5
-a          6.2  63.00 ± 1.96   +3.00 ± 1.96   0.026      5
+                accuracy, mean    minus base,       p
+strategy  came   of last 10, %         points  t-test  seeds
+────────────────────────────────────────────────────────────
+full      20.0    90.00 ± 0.00  +30.00 ± 0.00  <0.001      5
+base       6.2    60.00 ± 0.00              –       –      5
+a          6.2    63.00 ± 1.96   +3.00 ± 1.96   0.026      5
 
 came: participants per round. Accuracy: mean of the last 10 evaluated rounds. ±:
 half a 95 % interval over seeds. Differences are taken seed by seed. p:
@@ -105,6 +119,45 @@ def test_latex() -> None:
     assert comparison().to_latex() == LATEX
 
 
+def bold(found: Comparison) -> list[str]:
+    rows = [line for line in found.to_latex().splitlines() if r"\textbf" in line]
+    return [line.partition(" &")[0] for line in rows]
+
+
+def test_latex_shows_the_best_and_those_within_noise_in_bold() -> None:
+    """`near` is above the best as often as below it, `far` is not; `all` is a reference."""
+    noise = [0.02, -0.02, 0.01, -0.012, 0.0]
+    levels = {"best": (0.8, 0.0), "near": (0.799, 1.0), "far": (0.6, 0.1), "all": (0.9, 0.0)}
+    rows = [
+        {"strategy": name, "availability": None if name == "all" else "half", "seed": seed,
+         "accuracy_tail": level + share * noise[seed], "loss_last": 1 - level - share * noise[seed]}
+        for name, (level, share) in levels.items()
+        for seed in range(5)
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows)
+    frame.attrs = {"labels": ["strategy", "availability"], "study": "a_study"}
+    found = compare(frame)
+    assert bold(found) == ["best", "near"]
+    assert bold(compare(frame, "loss_last")) == ["best", "near"]  # lower is better
+    text = found.to_latex()
+    assert r"\caption{Accuracy in \% of the study a\_study, mean over 5 seeds.}" in text
+    assert r"\label{tab:a_study}" in text
+    assert "Bold: the best mean, of those with the same availability, and those not shown" in text
+    assert text.index(r"\end{tabular}") < text.index("Bold:") < text.index(r"\end{table}")
+    own = found.to_latex("50 % & more", "tab:}x%")
+    assert r"\caption{50 \% \& more}" in own
+    assert r"\label{tab:-x-}" in own
+    few = compare(frame[frame["seed"] < 4])
+    assert bold(few) == []
+    assert "Nothing is bold: to tell the best from others takes 5 seeds." in few.to_latex()
+    assert "old" not in compare(frame[frame["strategy"] == "far"]).to_latex().replace(r"\boldm", "")
+
+
+def test_latex_reads_no_label_as_an_option_of_the_row_before() -> None:
+    table = TextTable(("name",), (("[3cm] x",), ("*",)))
+    assert "{}[3cm] x \\\\\n{}* \\\\\n" in tables.latex(table)
+
+
 def test_the_terminal() -> None:
     assert comparison().to_text() == TEXT
 
@@ -119,7 +172,7 @@ HTML = """\
 <thead>
 <tr><th style="text-align: left">alpha</th><th style="text-align: left">strategy</th>\
 <th style="text-align: right">participants per round</th>\
-<th style="text-align: right">accuracy, %</th>\
+<th style="text-align: right">accuracy, mean of last 10, %</th>\
 <th style="text-align: right">minus base, points</th><th style="text-align: right">p (t-test)</th>\
 <th style="text-align: right">seeds</th></tr>
 </thead>
@@ -181,20 +234,20 @@ def test_two_seeds_have_no_interval_and_no_test() -> None:
         comparison(seeds=2).to_text()
         == """\
 alpha 0.3
-                             minus base,
-strategy  came  accuracy, %       points  seeds
-───────────────────────────────────────────────
-full      20.0        90.00       +40.00      2
-base       6.2        50.00            –      2
-a          6.2        51.50        +1.50      2
+                accuracy, mean  minus base,
+strategy  came   of last 10, %       points  seeds
+──────────────────────────────────────────────────
+full      20.0           90.00       +40.00      2
+base       6.2           50.00            –      2
+a          6.2           51.50        +1.50      2
 
 alpha 0.7
-                             minus base,
-strategy  came  accuracy, %       points  seeds
-───────────────────────────────────────────────
-full      20.0        90.00       +30.00      2
-base       6.2        60.00            –      2
-a          6.2        61.50        +1.50      2
+                accuracy, mean  minus base,
+strategy  came   of last 10, %       points  seeds
+──────────────────────────────────────────────────
+full      20.0           90.00       +30.00      2
+base       6.2           60.00            –      2
+a          6.2           61.50        +1.50      2
 
 came: participants per round. Accuracy: mean of the last 10 evaluated rounds. No
 intervals: they take 3 seeds. Differences are taken seed by seed. t-test: too
@@ -210,13 +263,13 @@ def test_eight_seeds_have_both_tests() -> None:
     """
     lines = comparison(seeds=8).to_text().splitlines()
     assert lines[1:6] == [
-        "                                minus base,       p         p",
-        "strategy  came   accuracy, %         points  t-test  Wilcoxon  seeds",
-        "────────────────────────────────────────────────────────────────────",
-        "full      20.0  90.00 ± 0.00  +40.00 ± 0.00  <0.001     0.031      8",
-        "base       6.2  50.00 ± 0.00              –       –         –      8",
+        "                accuracy, mean    minus base,       p         p",
+        "strategy  came   of last 10, %         points  t-test  Wilcoxon  seeds",
+        "──────────────────────────────────────────────────────────────────────",
+        "full      20.0    90.00 ± 0.00  +40.00 ± 0.00  <0.001     0.031      8",
+        "base       6.2    50.00 ± 0.00              –       –         –      8",
     ]
-    assert lines[6] == "a          6.2  54.50 ± 2.05   +4.50 ± 2.05   0.003     0.031      8"
+    assert lines[6] == "a          6.2    54.50 ± 2.05   +4.50 ± 2.05   0.003     0.031      8"
 
 
 def test_a_target_that_not_all_reach() -> None:
@@ -291,10 +344,11 @@ def test_without_a_baseline_nothing_is_subtracted() -> None:
     assert (
         compare(frame).to_text()
         == """\
-strategy  came  accuracy, %  seeds
-──────────────────────────────────
-a            –        50.00      1
-b            –        62.50      1
+                accuracy, mean
+strategy  came   of last 10, %  seeds
+─────────────────────────────────────
+a            –           50.00      1
+b            –           62.50      1
 
 came: participants per round. Accuracy: mean of the last 10 evaluated rounds. No
 intervals: they take 3 seeds.
@@ -352,7 +406,7 @@ def test_a_plain_frame() -> None:
 A note.
 """
     )
-    assert tables.latex(table).splitlines()[2:6] == [
+    assert tables.latex(table).splitlines()[3:7] == [
         r"$\sigma$$^2$ & value & n & holds \\",
         r"\midrule",
         r"P & 0.1235 & 3 & yes \\",

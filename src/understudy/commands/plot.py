@@ -18,9 +18,12 @@ def plot(
     to: Annotated[
         Path | None, typer.Option(help="Where the files go; by default the study's folder.")
     ] = None,
+    formats: Annotated[
+        str, typer.Option("--format", help="One or several of png, svg, pdf, as in svg,pdf.")
+    ] = "png,svg",
     folder: stored_study.Folder = stored_study.RUNS,
 ) -> None:
-    """Write the figures of a study as PNG and SVG.
+    """Write the figures of a study: PNG and SVG, or as --format says.
 
     STUDY is its name, its file or its folder below runs; without it, the
     study that ran last. NAMEs, or what they begin with, choose pictures;
@@ -28,8 +31,12 @@ def plot(
 
     understudy plot quickstart
     understudy plot quickstart convergence --to pictures
+    understudy plot quickstart --format pdf
     """
+    from understudy.plots import saving
     from understudy.studies.report import figures
+
+    endings = saving.formats(formats)
 
     place = stored_study.find(study, folder)
     known = figures.figures(place.folder, place.study)
@@ -42,5 +49,5 @@ def plot(
         if not any(name.startswith(wanted) for name in known):
             there = ", ".join(known) or "none, since no round is done"
             raise ValueError(f"no picture named {wanted!r} of {place.study}; there: {there}")
-    for path in figures.save(chosen, place.output if to is None else to):
+    for path in figures.save(chosen, place.output if to is None else to, endings):
         text.echo(path)

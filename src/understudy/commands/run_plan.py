@@ -17,13 +17,16 @@ def plan(study: Study, folder: Path, skip: frozenset[str] = frozenset()) -> Iter
     """Lines: what the cells differ in, how many are done, hours and disk of the others."""
     from understudy.server.footprint import readable as readable_bytes
     from understudy.simulation.training.trainer import usable_cores
+    from understudy.studies.definition.build.divisions import check_divisions
+    from understudy.studies.definition.differences import differences, first_of, in_a_sentence
     from understudy.studies.definition.estimates import estimate, readable
-    from understudy.studies.definition.training import training_differences
+    from understudy.studies.definition.training import kept_in_words
 
     cells, trials = study.cells(), study.tuning()
     yield from introduction(study, cells)
     wanted = [*trials, *(cell for cell in cells if cell.key not in skip)]
     pending = pending_of(wanted, folder)
+    check_divisions(pending)
     needed = estimate(pending)
     n_cores = usable_cores()
     rows = {**_levels(cells), "seeds": ", ".join(str(seed) for seed in _seeds(cells))}
@@ -44,9 +47,18 @@ def plan(study: Study, folder: Path, skip: frozenset[str] = frozenset()) -> Iter
     for words in missing.values():
         yield from text.wrapped(words)
     pairs = [(cell.labels, cell.resolved) for cell in cells]
-    differences = training_differences(pairs, study.kept_local)
-    if differences is not None:
-        yield from text.wrapped(differences)
+    first = first_of((cell.labels for cell in cells), study.baseline)
+    others = [name for name in study.strategies if name != first]
+    tuned = () if study.tune is None else study.tune.values
+    found = differences(pairs, first, tuned)
+    told = in_a_sentence(found, str(first), others, is_first=study.baseline is None)
+    if told is not None:
+        yield from text.wrapped(told)
+    if study.kept_local:
+        yield from text.wrapped(f"{kept_in_words(study.kept_local)}.")
+    changed = _changed_defaults(study, folder, trials or cells, skip)
+    if changed is not None:
+        yield from text.wrapped(changed)
 
 
 def introduction(study: Study, cells: Sequence[Cell]) -> Iterator[str]:
@@ -122,6 +134,20 @@ def _levels(cells: Sequence[Cell]) -> dict[str, str]:
 
 def _seeds(cells: Sequence[Cell]) -> list[int]:
     return sorted({cell.seed for cell in cells})
+
+
+def _changed_defaults(
+    study: Study, folder: Path, cells: Sequence[Cell], skip: frozenset[str]
+) -> str | None:
+    from understudy.studies.execution.changed_defaults import changed_defaults
+    from understudy.studies.store.schema import StoreError
+    from understudy.studies.store.store import Store
+
+    try:
+        with Store.open(folder) as store:
+            return changed_defaults(store, study, cells, skip)
+    except StoreError:
+        return None
 
 
 def pending_of(cells: Sequence[Cell], folder: Path) -> list[Cell]:

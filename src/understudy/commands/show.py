@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from understudy.commands import stored_study, text
+from understudy.core.printable import one_line
 
 if TYPE_CHECKING:
-    from understudy.studies.statistics.representation import Representation
+    from understudy.studies.statistics.representation import Representation, StoodIn
     from understudy.studies.store.store import Store, StoredCell
 
 SHORTEST = 4  # digits of a key that are asked for
@@ -32,20 +33,25 @@ def show(
 ) -> None:
     """Show the progress of a study, or one of its cells in full.
 
-    RUN is a study, or the first digits of a cell's key, as listed for the
-    study. For a cell: its configuration, its last metrics, which clients are
-    least represented, and who stood in for whom.
+    RUN is a study, the first digits of a cell's key, as listed for the
+    study, or the folder of a live run. For a cell: its configuration, its
+    last metrics, which clients are least represented, and who stood in for
+    whom.
 
     understudy show quickstart
     understudy show 3f2a90c1
+    understudy show /var/lib/federation/run
     """
     from understudy.studies.store.store import Store
 
-    key = None if run is None else _key(run, folder)
+    key = None if run is None or Path(run).is_dir() else _key(run, folder)
     if key is None:
         place = stored_study.find(run, folder)
         with Store.open(place.folder) as store:
             lines = list(_study(store, place))
+            cells = store.cells(place.study)
+            if store.study(place.study).about.get("live") and len(cells) == 1:
+                lines += ["", *_cell(store, cells[0].key)]
         outdated = stored_study.outdated_report(place)
         lines += [] if outdated is None else ["", *text.wrapped(outdated)]
     else:
@@ -168,6 +174,7 @@ def _last_metrics(store: Store, key: str) -> Mapping[str, float]:
 
 def _cell(store: Store, key: str) -> Iterator[str]:
     from understudy.studies.statistics.representation import Representation
+    from understudy.studies.store.client_names import client_names
 
     homes = {
         study.name: cell
@@ -193,7 +200,8 @@ def _cell(store: Store, key: str) -> Iterator[str]:
         yield "last metrics"
         yield from text.pairs({**metrics, **cell.findings_metrics})
     if cell.rounds:
-        yield from _representation(Representation.of(store.logs(key)))
+        call = Representation.of(store.logs(key))
+        yield from _representation(call, client_names(cell.facts, len(call.wanted)))
     yield ""
     yield "configuration"
     resolved = store.resolved(key)
@@ -205,7 +213,7 @@ def _by(cell: StoredCell) -> str:
     return f", by understudy {cell.version}" if cell.version else ""
 
 
-def _representation(call: Representation) -> Iterator[str]:
+def _representation(call: Representation, names: Sequence[str]) -> Iterator[str]:
     left_out = call.left_out()
     yield ""
     if left_out:
@@ -213,7 +221,7 @@ def _representation(call: Representation) -> Iterator[str]:
         yield from text.columns(
             [
                 ["client", "wanted", "came", "represented"],
-                *([str(number) for number in heard] for heard in left_out),
+                *([one_line(names[k]), *map(str, heard)] for k, *heard in left_out),
             ]
         )
     else:
@@ -225,17 +233,17 @@ def _representation(call: Representation) -> Iterator[str]:
             [
                 ["for client", "stood in", "rounds"],
                 *(
-                    [str(pair.absent), _source(pair.absent, pair.source), str(pair.rounds)]
+                    [one_line(names[pair.absent]), _source(pair, names), str(pair.rounds)]
                     for pair in call.stood_in[:MOST_PAIRS]
                 ),
             ]
         )
 
 
-def _source(absent: int, source: int) -> str:
-    if source == absent:
+def _source(pair: StoodIn, names: Sequence[str]) -> str:
+    if pair.source == pair.absent:
         return "its own last update"
-    return "a mixture or a model" if source < 0 else f"client {source}"
+    return "a mixture or a model" if pair.source < 0 else f"client {one_line(names[pair.source])}"
 
 
 def _configuration(resolved: Mapping[str, Any], depth: int = 1) -> Iterator[str]:

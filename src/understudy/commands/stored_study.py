@@ -25,11 +25,18 @@ class Place(NamedTuple):
 
 
 def find(study: str | None, folder: Path) -> Place:
-    """A stored study: by its name, its file, or its folder below the runs; None: the latest."""
+    """A stored study: by its name, its file, or its folder below the runs; None: the latest.
+
+    Also a live run's own folder, in place of the study or of the runs.
+    """
     from understudy.studies.definition.builtins import refuse_missing_file
+    from understudy.studies.store.live_folder import is_live_folder, refresh
     from understudy.studies.store.schema import StoreError
     from understudy.studies.store.store import FILE, Store
 
+    live = folder if study is None else Path(study)
+    if is_live_folder(live):
+        return _unlinked(Place(live, refresh(live)))
     if study is not None:
         given = Path(study)
         if given.suffix == ".toml":

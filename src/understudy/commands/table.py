@@ -51,7 +51,8 @@ def table(
         typer.Option(help="Group by these labels only; average over the others."),
     ] = None,
     form: Annotated[
-        TableFormat, typer.Option("--format", help="Output format.")
+        TableFormat,
+        typer.Option("--format", help="Output format; latex needs the package booktabs."),
     ] = TableFormat.text,
     pair: Annotated[
         Pair, typer.Option(help="rounds: tests as in FedAR's Table 2, for comparison only.")
@@ -125,15 +126,10 @@ def compared(
 ) -> Comparison:
     """The comparison of a study; its own metric and baseline where none is given."""
     from understudy.studies.statistics.comparison import compare
-    from understudy.studies.statistics.main_metric import main_metric
-    from understudy.studies.store.store import Store
 
     if not (frame["status"] == "done").any():
         raise NothingToCompare(
             f"{place.study}: no cell is done, so there is no table; "
             f"understudy show {place.study} shows their progress"
         )
-    if metric is None:
-        with Store.open(place.folder) as store:
-            metric = store.study(place.study).about.get("metric") or main_metric(frame)
-    return compare(frame, metric or "accuracy_last10", baseline, by or None)
+    return compare(frame, metric, baseline, by or None)

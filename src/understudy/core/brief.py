@@ -6,6 +6,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any
 
 WIDTH = 88  # of a line; what is longer has a line for each setting
+ALWAYS_TOLD = {"always_told": True}  # metadata of a field that is told at its default too
 LONGEST_INTEGER = 200  # bits that are written as digits; Python refuses to write very long ones
 
 
@@ -42,6 +43,8 @@ def _settings(part: Any) -> list[str]:
 
 def _differs(part: Any, item: Field[Any]) -> bool:
     if item.default is MISSING and item.default_factory is MISSING:
+        return True
+    if item.metadata.get("always_told"):
         return True
     default = item.default if item.default_factory is MISSING else item.default_factory()
     value = getattr(part, item.name)

@@ -339,28 +339,30 @@ def brief(described: Any) -> Any:
     return _BOTH_HASHES.sub(r"\1", described) if isinstance(described, str) else described
 
 
-def differences(ours: Any, theirs: Any, place: str = "") -> list[str]:
-    """Where two descriptions differ, each as a sentence.
+def differences(ours: Any, theirs: Any) -> list[str]:
+    """Where two descriptions differ, each as a sentence; as `differing`."""
+    return [f"{place} is {its} there, {our} here" for place, its, our in differing(ours, theirs)]
+
+
+def differing(ours: Any, theirs: Any, place: str = "") -> list[tuple[str, str, str]]:
+    """Where two descriptions differ: the place, what is there and what is here, in words.
 
     `theirs` may be stored, and of the time when arrays and code were told by their crc32 alone.
     """
     if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
         if ours.get("class") != theirs.get("class"):
-            return [
-                f"{place or 'strategy'} is {theirs.get('class')} there, {ours.get('class')} here"
-            ]
-        names = dict.fromkeys([*ours, *theirs])
+            return [(place or "strategy", str(theirs.get("class")), str(ours.get("class")))]
         return [
-            sentence
-            for name in names
-            for sentence in differences(
+            found
+            for name in dict.fromkeys([*ours, *theirs])
+            for found in differing(
                 ours.get(name), theirs.get(name), f"{place}.{name}" if place else name
             )
         ]
     # 1 and 1.0 mean different things as m
     same_type = type(ours) is type(theirs) or (isinstance(ours, str) and isinstance(theirs, str))
     same = same_type and (ours == theirs or brief(ours) == theirs)
-    return [] if same else [f"{place} is {theirs!r} there, {ours!r} here"]
+    return [] if same else [(place, repr(theirs), repr(ours))]
 
 
 def _is_library(module: str | None) -> bool:

@@ -54,7 +54,11 @@ class Availability(Protocol):
 
 @runtime_checkable
 class Sampler(Protocol):
-    """Who is wanted in a round."""
+    """Who is wanted in a round.
+
+    It may have ``draws_by_examples = True``, where clients with more examples are picked more
+    often in proportion: a strategy then by default does not weigh them by their examples again.
+    """
 
     def init(self, setup: Setup) -> Any: ...
 

@@ -108,6 +108,9 @@ class Population:
         reads it.
     claimed : (N,) array of bool, optional
         Whose entry in `n_examples` is only what the client reports of itself: it is not confirmed.
+    names : N strings, optional
+        What people call the clients: for parts whose settings name some (`Gone`), and for pictures.
+        Not kept in checkpoints.
     """
 
     n_clients: int
@@ -118,6 +121,7 @@ class Population:
     p: Floats | None = None
     groups: Ints | None = None
     claimed: Bools | None = None
+    names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         checks.integer("n_clients", self.n_clients, low=1)
@@ -136,6 +140,10 @@ class Population:
                 object.__setattr__(self, name, checks.array(name, value, shape, kind))
         if self.claimed is not None:
             object.__setattr__(self, "claimed", checks.mask("claimed", self.claimed, n))
+        if self.names is not None:
+            if len(self.names) != n:
+                raise ValueError(f"names: expected {n} of them, got {shown(self.names)}")
+            object.__setattr__(self, "names", tuple(self.names))
         self._check_values()
 
     @property
@@ -145,6 +153,10 @@ class Population:
             return np.zeros(self.n_clients, dtype=np.bool_)
         known: Bools = ~np.isnan(self.n_examples)
         return known if self.claimed is None else known & ~self.claimed
+
+    def called(self, client: int) -> str:
+        """A client's name; its number where it has none."""
+        return str(client) if self.names is None else one_line(self.names[client])
 
     def _check_values(self) -> None:
         if self.n_examples is not None:

@@ -22,6 +22,7 @@ _LATER = {  # a ClientApp need not load what only a ServerApp uses
     "load_arrays": "understudy.flower.model_arrays",
     "read_outcomes": "understudy.flower.outcomes",
     "request_retirement": "understudy.flower.retirement",
+    "request_same_as": "understudy.flower.retirement",
     "save_arrays": "understudy.flower.model_arrays",
 }
 __all__ = sorted(_LATER)

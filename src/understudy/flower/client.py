@@ -22,8 +22,9 @@ from understudy.flower.mod import Mod, answer, is_introduction, report
 from understudy.simulation.data.shared_memory import aligned_matrix
 from understudy.simulation.training.conv_kernels import kernels
 from understudy.simulation.training.engines import engine_for
-from understudy.simulation.training.evaluation import Metric, labels_of, outputs_of, score
+from understudy.simulation.training.evaluation import labels_of, outputs_of, score
 from understudy.simulation.training.jobs import Job, Loss, Recipe
+from understudy.simulation.training.metrics import Metric
 from understudy.simulation.training.preparation import prepared
 from understudy.simulation.training.targets import check_targets
 

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING
 from flwr.serverapp.strategy import Result
 
 from understudy.core.printable import one_line
-from understudy.core.types import Applied
+from understudy.core.types import Applied, Outcome
 from understudy.flower.clients.roster import Client
 from understudy.server.state import ServerState
 from understudy.server.strategy import Strategy
 
 if TYPE_CHECKING:
     from understudy.flower.strategy import UnderstudyStrategy
+
+
+MOST_PAIRS = 10  # stand-ins in a line
 
 
 def _one_line(record: logging.LogRecord) -> bool:
@@ -38,7 +41,7 @@ def settings(strategy: UnderstudyStrategy) -> Iterator[str]:
     yield f"\t│\t├──Sampler: {_short(parts.sampler)}"
     yield f"\t│\t├──Compensator: {_short(parts.compensator)}"
     yield f"\t│\t├──Aggregator and server: {_short(parts.aggregator)} | {_short(parts.server)}"
-    yield f"\t│\t├──Clients train: {_short(parts.local)}"
+    yield f"\t│\t├──The server suggests: {_short(parts.local)}"
     yield f"\t│\t├──Weighting: by {parts.weighting}"
     yield f"\t│\t└──Examples that no population confirms: {_claims(parts)}"
     yield "\t├──> Rounds:"
@@ -107,6 +110,25 @@ def warnings(
         yield f"no step: {notes['too_few_rows']:g} rows of clients, {robust} wants at least {least}"
     if notes.get("rows_held") == 0:
         yield f"one client alone can move this round's {robust} anywhere (note rows_held)"
+
+
+def stand_ins(applied: Applied, clients: Sequence[Client]) -> str:
+    """Who stood in for whom in a round, by their ids; empty where nobody did."""
+    told = applied.contributions
+    pairs = {
+        (int(absent), int(source)): None
+        for absent, source, coef in zip(told.ids, told.source, told.coef, strict=True)
+        if coef and applied.outcome[absent] != Outcome.CAME
+    }
+    words = [f"{_whose(*pair, clients)} for {clients[pair[0]].id}" for pair in pairs]
+    more = f" and {len(words) - MOST_PAIRS} more" if len(words) > MOST_PAIRS else ""
+    return ", ".join(words[:MOST_PAIRS]) + more
+
+
+def _whose(absent: int, source: int, clients: Sequence[Client]) -> str:
+    if source == absent:
+        return "its own last update"
+    return "a mixture or a model" if source < 0 else clients[source].id
 
 
 def _short(part: object) -> str:

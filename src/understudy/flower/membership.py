@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,10 +14,16 @@ from understudy.core.brief import shown
 from understudy.core.types import Bools, Reason, Refusal
 from understudy.flower.clients.identity import ClaimRefused, Node, order, registered_names
 from understudy.flower.clients.roster import Client, Placed
+from understudy.flower.clients.vanished import (
+    count_unseen,
+    ids_that_do_not_last,
+    may_have_restarted,
+    why_not_same,
+)
 from understudy.flower.log import logger
 from understudy.flower.reply_checks import Limits, Report, read_report
 from understudy.flower.requests import ReplyBox, Request, last_line
-from understudy.flower.retirement import requested_retirements
+from understudy.flower.retirement import requested_matches, requested_retirements
 from understudy.flower.server import LiveServer
 
 Answer = tuple[Request, Message]
@@ -47,6 +53,10 @@ class Membership:
         Whether new nodes are asked who they are.
     retired : sequence of str
         Clients to retire.
+    same_as : mapping
+        A client's id → the one that it had before its SuperNode restarted.
+    forget_after : int, optional
+        Rounds after which a client leaves that was not seen in any of them.
     """
 
     def __init__(
@@ -57,11 +67,16 @@ class Membership:
         examples_key: str,
         introduce: bool,
         retired: Sequence[str],
+        same_as: Mapping[str, str],
+        forget_after: int | None,
     ) -> None:
         self._server, self._mailbox = server, mailbox
         self._limits, self._examples_key = limits, examples_key
         self._introduce, self._to_retire = introduce, list(retired)
+        self._same_as, self._forget_after = dict(same_as), forget_after
         self._unknown: set[str] = set()  # ids to retire that nobody has
+        self._told: set[str] = set()  # what was said of clients that vanish, once
+        self._has_warned = False  # that ids do not last
         self._has_met = False  # whether this process has asked who is there
         self._refused: list[Refusal] = []  # nodes, since the last round
         self._misnamed: dict[int, str] = {}  # node → why it is none of a closed population
@@ -86,8 +101,10 @@ class Membership:
 
     def meet(
         self, nodes: Sequence[Node], grid: Grid, introduction: Callable[[Node], Message]
-    ) -> dict[int, Message]:
-        """Find out who new nodes are; only the first round of a process waits for their answers.
+    ) -> dict[int, Answer]:
+        """Find out who new nodes are; a round waits for answers only as long as nobody is known.
+
+        (And the first one of a process, since the nodes may be others than those of the last.)
 
         Parameters
         ----------
@@ -101,30 +118,33 @@ class Membership:
         Returns
         -------
         dict
-            Node id → its update, of nodes whose app trained instead of introducing itself.
+            Node id → what it was asked and its update, of nodes whose app trained instead of
+            introducing itself.
         """
         mailbox = self._mailbox
         self._release(nodes)
-        self._place(self._read(mailbox.take_introduced()), nodes)
+        answers: list[Answer] = mailbox.take_introduced()
+        self._place(self._read(answers), nodes)
         new = self._new_nodes(nodes)
-        answers: list[Answer] = []
         if not self._introduce:
             self._place([Introduced(node, Report()) for node in new], nodes)
-        elif new:
+        else:
             t, now = self._server.t, mailbox.clock.now()
             asked = [(introduction(node), Request("introduce", node, t, now)) for node in new]
             sent = mailbox.send(grid, asked)
-            if not sent:
+            if new and not sent:
                 return {}  # the Grid failed: they are asked again, as if for the first time
-            if self._has_met:
+            if self._has_met and len(self._server.roster):
                 mailbox.owed |= sent  # they join when they have answered
             else:
+                sent |= mailbox.take_open_introductions()
                 found = mailbox.collect(grid, sent)
-                answers = [(sent[name], reply) for name, reply in found.replies.items()]
-                self._place(self._read(answers), nodes)
+                met = [(sent[name], reply) for name, reply in found.replies.items()]
+                self._place(self._read(met), nodes)
+                answers += met
         self._has_met = True
         return {
-            request.node.id: reply
+            request.node.id: (request, reply)
             for request, reply in answers
             if not reply.has_error() and reply.content.array_records
         }
@@ -160,7 +180,7 @@ class Membership:
         for request, reply in answers:
             if reply.has_error():
                 words = last_line(reply.error.reason)
-                logger.warning("node %d could not introduce itself: %s", request.node.id, words)
+                logger.warning("%s could not introduce itself: %s", request.node, words)
             else:
                 report = read_report(reply.content, self._limits, self._examples_key)
                 introduced.append(Introduced(request.node, report))
@@ -175,7 +195,9 @@ class Membership:
         ]
         for client_id, node, report in sorted(called, key=lambda one: order(one[0])):
             try:
-                if roster.number(client_id) is None:
+                known = roster.number(client_id)
+                is_back = known is not None and roster.clients[known].forgotten
+                if known is None or is_back:
                     self._refuse_without_room(client_id, node, report.client_id)
                 placed = roster.place(node, report.client_id, server.t, names)
             except ClaimRefused as error:
@@ -183,6 +205,8 @@ class Membership:
                 continue
             if placed.refused:
                 self._refuse(node.id, Reason.CLAIMED_ID, placed.refused)
+            if is_back:
+                logger.warning("%s is back, and was forgotten: it joins as a newcomer", client_id)
             if placed.ousted:
                 self._won_back(client_id, node, placed)
             server.learn(placed.number, replace(report, client_id=None))
@@ -241,6 +265,67 @@ class Membership:
     def _refuse(self, node_id: int, reason: Reason, words: str) -> None:
         logger.warning("refused: %s", words)
         self._refused.append(Refusal(f"node {node_id}", reason, words))
+
+    # -- who vanishes --------------------------------------------------------------------------
+
+    def match(self, nodes: Sequence[Node]) -> None:
+        """Continue vanished clients as those that took their places, as the user says.
+
+        Whoever is not there yet is waited for.
+        """
+        roster, here = self._server.roster, {node.id for node in nodes}
+        for new_id, old_id in {**self._same_as, **requested_matches(self._server.folder)}.items():
+            new, old = roster.number(new_id), roster.number(old_id)
+            if new is None or roster.clients[new].was == old_id:
+                continue
+            if old is None:
+                self._tell(f"same_as: there is no client {old_id!r} so far")
+            elif why_not := why_not_same(roster.clients[new], roster.clients[old]):
+                self._tell(
+                    f"same_as: {new_id!r} cannot be the same client as {old_id!r}: {why_not}"
+                )
+            elif roster.is_at(old, here):
+                self._tell(f"same_as: {old_id} still looks connected; {new_id} is not it before")
+            else:
+                self._disown(new)
+                self._disown(old)
+                self._server.continue_as(old, new)
+                logger.warning(
+                    "%s is the same client as %s was: it continues under that number, %d, with all "
+                    "that is remembered of it",
+                    new_id,
+                    old_id,
+                    old,
+                )
+
+    def look_after(self, nodes: Sequence[Node]) -> None:
+        """Count who is not there, let those go that were not for long, and warn of ghosts."""
+        server, roster = self._server, self._server.roster
+        count_unseen(roster, nodes)
+        for number, client in enumerate(roster.clients):
+            after = self._forget_after
+            if after is not None and client.unseen >= after and not client.retired:
+                self._mailbox.forget(number)
+                server.forget(number)
+                logger.warning(
+                    "%s leaves: not connected for %d rounds (forget_after=%d), its stored data "
+                    "erased; should it come back, it joins as a newcomer",
+                    client.id,
+                    client.unseen,
+                    after,
+                )
+        if not self._has_warned:
+            self._has_warned = True
+            if words := ids_that_do_not_last(roster, nodes):
+                logger.warning("%s", words)
+        for words in may_have_restarted(roster, nodes, server.folder, self._told):
+            logger.warning("%s", words)
+
+    def _tell(self, words: str) -> None:
+        """Warn, once."""
+        if words not in self._told:
+            self._told.add(words)
+            logger.warning("%s", words)
 
     # -- who leaves ----------------------------------------------------------------------------
 

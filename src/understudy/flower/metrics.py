@@ -6,20 +6,32 @@ measured them.
 
 from __future__ import annotations
 
+import json
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 from flwr.app import MetricRecord, RecordDict
+from flwr.serverapp.strategy import Result
 
 from understudy.core.brief import shown
+from understudy.core.files import file_named, no_link_opener, refuse_link, write_file
+from understudy.core.json_lines import is_damaged, is_sealed, sealed
 from understudy.flower import names
 from understudy.flower.log import logger
 from understudy.flower.reply_checks import metrics_of
 
 LONGEST_NAME = 80  # characters
 MOST_METRICS = 100  # of a reply
+RESULTS = "results.jsonl"  # what `start` returns of each round
+_KEPT = (  # the metrics of Flower's Result
+    "train_metrics_clientapp",
+    "evaluate_metrics_clientapp",
+    "evaluate_metrics_serverapp",
+)
 
 Aggregate = Callable[[list[RecordDict], str], MetricRecord]
 
@@ -191,3 +203,45 @@ def _form(metrics: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
     """The keys, and how long each list is."""
     sizes = {name: len(value) if isinstance(value, list) else -1 for name, value in metrics.items()}
     return tuple(sorted(sizes.items()))
+
+
+class ResultFile:
+    """The metrics of each round as Flower's `Result` has them, so that a resumed run has all.
+
+    A damaged line costs its round's metrics in the result, and is named; nothing is computed from
+    them.
+    """
+
+    def __init__(self, path: Path, n_rounds: int) -> None:
+        """Keep the first `n_rounds` rounds, and what was measured before them."""
+        self.path, self._rounds = path, dict[int, bytes]()
+        refuse_link(path)
+        lines = path.read_bytes().split(b"\n") if path.exists() else []
+        for number, line in enumerate(lines, start=1):
+            if is_sealed(line) and not is_damaged(line):
+                self._rounds[int(json.loads(line)["round"])] = line
+            elif line:
+                logger.warning("%s, line %d: damaged: left out of the result", path, number)
+        self._rounds = {one: line for one, line in self._rounds.items() if one <= n_rounds}
+        write_file(path, b"".join(line + b"\n" for line in self._rounds.values()))
+
+    def restore(self, result: Result) -> None:
+        """Put what was measured before the run resumed into its result."""
+        for number, line in self._rounds.items():
+            for name, metrics in json.loads(line).items():
+                if name in _KEPT:
+                    getattr(result, name)[number] = MetricRecord(metrics)
+
+    def append(self, result: Result, n_rounds: int) -> None:
+        """Write all rounds that are not written yet, on disk when this returns."""
+        lines = []
+        for number in range(n_rounds + 1):
+            found = {name: getattr(result, name).get(number) for name in _KEPT}
+            metrics = {name: dict(record) for name, record in found.items() if record is not None}
+            if metrics and number not in self._rounds:
+                self._rounds[number] = sealed(json.dumps({"round": number, **metrics}).encode())
+                lines.append(self._rounds[number] + b"\n")
+        with file_named(self.path), open(self.path, "ab", opener=no_link_opener) as file:
+            file.writelines(lines)
+            file.flush()
+            os.fsync(file.fileno())

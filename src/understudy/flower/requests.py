@@ -193,6 +193,7 @@ def collect(
     timing: Timing,
     clock: Clock,
     calls: GridCalls,
+    or_earlier: bool = False,
 ) -> Collected:
     """Wait for answers until all are there, the deadline has passed, or quorum and grace have.
 
@@ -210,11 +211,14 @@ def collect(
         Time.
     calls : GridCalls
         Takes down which calls fail.
+    or_earlier : bool
+        Where nobody is asked, wait for the answers to earlier messages in the same way.
     """
     found = Collected()
     open_ids, owed = dict(asked), set(earlier)
+    awaited = set(asked) or (set(owed) if or_earlier else set())
     begin = looked = clock.now()
-    end, enough, pause = begin + timing.deadline, ceil(timing.quorum * len(asked)), FIRST_PAUSE
+    end, enough, pause = begin + timing.deadline, ceil(timing.quorum * len(awaited)), FIRST_PAUSE
     has_quorum = False
     while True:
         answered = 0
@@ -229,10 +233,11 @@ def collect(
             owed.discard(name)
             open_ids.pop(name, None)
         now = clock.now()
-        came = sum(not reply.has_error() for reply in found.replies.values())
-        if not has_quorum and asked and came >= enough:
+        answers = {**found.late, **found.replies}
+        came = sum(name in awaited and not answers[name].has_error() for name in answers)
+        if not has_quorum and awaited and came >= enough:
             has_quorum, end = True, min(end, now + timing.grace)
-        if not open_ids or now >= end:
+        if not awaited & (open_ids.keys() | owed) or now >= end:
             _note_restarts(grid, asked, found, calls)
             if not found.pulls_work:  # the Grid's fault, and not that of any reply
                 found.unreadable.clear()
@@ -363,13 +368,16 @@ class ReplyBox:
         ids = push(grid, [message for message, _ in pairs], self.calls, to_train=to_train)
         return {name: pairs[position][1] for position, name in ids.items()}
 
-    def collect(self, grid: Grid, sent: Mapping[str, Request]) -> Collected:
+    def collect(
+        self, grid: Grid, sent: Mapping[str, Request], or_earlier: bool = False
+    ) -> Collected:
         """Wait for the answers to these messages, and take what else comes meanwhile.
 
-        Those that are not answered are owed from now on, but for restarted or broken ones.
+        Those that are not answered are owed from now on, but for restarted or broken ones. Where
+        there are none, a caller may wait for those of earlier rounds (`or_earlier`).
         """
         nodes = {name: request.node for name, request in sent.items()}
-        found = collect(grid, nodes, self.owed, self.timing, self.clock, self.calls)
+        found = collect(grid, nodes, self.owed, self.timing, self.clock, self.calls, or_earlier)
         self._take(found)
         gone = {*found.replies, *found.restarted, *found.unreadable}
         self.owed |= {name: request for name, request in sent.items() if name not in gone}
@@ -393,6 +401,12 @@ class ReplyBox:
         """Answers of those who were asked who they are, once."""
         answers, self.introduced = self.introduced, []
         return answers
+
+    def take_open_introductions(self) -> dict[str, Request]:
+        """Who was asked who it is and has not answered, once: `collect` owes them again."""
+        taken = {name: one for name, one in self.owed.items() if one.kind == "introduce"}
+        self.owed = {name: one for name, one in self.owed.items() if name not in taken}
+        return taken
 
     def take_late(self) -> list[tuple[Request, Message]]:
         """Answers of those who were asked in earlier rounds, once."""

@@ -1,9 +1,10 @@
-"""Requests to retire clients, in a file of the run's folder that a running server reads."""
+"""Requests about clients, in files of the run's folder that a running server reads."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from understudy.core.brief import shown
@@ -11,13 +12,15 @@ from understudy.core.files import file_named, no_link_opener, sync_folder
 from understudy.core.json_lines import is_damaged, is_sealed, sealed
 from understudy.core.printable import is_printable
 from understudy.flower.clients.roster import Roster
+from understudy.flower.clients.vanished import why_not_same
 from understudy.memory.run_folder import STATE
 from understudy.memory.tensor_stream import CheckpointError, named_faults
 from understudy.server import checkpoint
 
-# A JSON object with a client's id and a checksum in each line: no damage retires somebody else.
-# Lines from before there were checksums are the id as it is.
+# A JSON object with ids of clients and a checksum in each line: no damage retires somebody else.
+# Lines of FILE from before there were checksums are the id as it is.
 FILE = "retired"
+SAME = "same_as"
 MOST_SHOWN = 20  # ids in an error message
 
 
@@ -34,7 +37,45 @@ def request_retirement(folder: str | Path, *client_ids: str) -> None:
     *client_ids : str
         Clients of the run.
     """
-    folder = Path(folder)
+    _roster_with(Path(folder), client_ids)
+    _append(Path(folder) / FILE, ({"id": client_id} for client_id in client_ids))
+
+
+def request_same_as(folder: str | Path, new: str, old: str) -> None:
+    """Tell the server of a live federation that a client is one that had vanished.
+
+    Before the next round, or when the next run starts, the vanished client continues under the id
+    and the node of the new one, with its number and all that is remembered of it. What was
+    remembered of the new one is erased.
+
+    Parameters
+    ----------
+    folder : path
+        The run's folder, as given to `UnderstudyStrategy`.
+    new : str
+        The id that the client has now.
+    old : str
+        The id that it had: one of a key or a node that lasted until its SuperNode ended.
+    """
+    roster = _roster_with(Path(folder), (new, old))
+    clients = {client.id: client for client in roster.clients}
+    if why_not := why_not_same(clients[new], clients[old]):
+        raise ValueError(f"{new!r} cannot be the same client as {old!r}: {why_not}")
+    _append(Path(folder) / SAME, [{"new": new, "old": old}])
+
+
+def requested_retirements(folder: Path | None) -> list[str]:
+    """Ids in the folder's file, complete lines only; a damaged line is an error that names it."""
+    return [client_id for (client_id,) in _requests(folder, FILE, "id") if client_id]
+
+
+def requested_matches(folder: Path | None) -> dict[str, str]:
+    """New id → the one that it had; a damaged line is an error that names it."""
+    return dict(_requests(folder, SAME, "new", "old"))
+
+
+def _roster_with(folder: Path, client_ids: Iterable[str]) -> Roster:
+    """The clients of a run, these among them."""
     path = folder / "server" / STATE
     if not path.is_file():
         raise ValueError(f"{folder}: expected the folder of a live federation, found no state")
@@ -51,8 +92,12 @@ def request_retirement(folder: str | Path, *client_ids: str) -> None:
             known = ", ".join(client.id for client in roster.clients[:MOST_SHOWN])
             more = ", ..." if len(roster) > MOST_SHOWN else ""
             raise ValueError(f"{client_id!r}: expected the id of a client: {known}{more}")
-    lines = [sealed(json.dumps({"id": client_id}).encode()) + b"\n" for client_id in client_ids]
-    with file_named(folder / FILE), open(folder / FILE, "a+b", opener=no_link_opener) as file:
+    return roster
+
+
+def _append(path: Path, requests: Iterable[dict[str, str]]) -> None:
+    lines = [sealed(json.dumps(one).encode()) + b"\n" for one in requests]
+    with file_named(path), open(path, "a+b", opener=no_link_opener) as file:
         if file.tell():
             file.seek(-1, os.SEEK_END)
             if file.read(1) != b"\n":
@@ -60,39 +105,40 @@ def request_retirement(folder: str | Path, *client_ids: str) -> None:
         file.writelines(lines)
         file.flush()
         os.fsync(file.fileno())
-    sync_folder(folder)
+    sync_folder(path.parent)
 
 
-def requested_retirements(folder: Path | None) -> list[str]:
-    """Ids in the folder's file, complete lines only; a damaged line is an error that names it."""
-    if folder is None or not os.path.lexists(path := folder / FILE):
+def _requests(folder: Path | None, name: str, *keys: str) -> list[list[str]]:
+    """The ids in each line of a file, in the order of `keys`."""
+    if folder is None or not os.path.lexists(path := folder / name):
         return []
     if not path.is_file():
         came = "a folder" if path.is_dir() else "something else"
-        raise CheckpointError(f"{path}: expected a file with ids of clients to retire, got {came}")
+        raise CheckpointError(f"{path}: expected a file with ids of clients, got {came}")
     *lines, last = path.read_bytes().split(b"\n")
     if is_sealed(last):  # only the end of the line is missing, or damaged
         lines.append(last)
-    ids = [_client_id(path, number, line) for number, line in enumerate(lines, start=1)]
-    return [client_id for client_id in ids if client_id]
+    return [_ids(path, number, line, keys) for number, line in enumerate(lines, start=1) if line]
 
 
-def _client_id(path: Path, number: int, line: bytes) -> str:
+def _ids(path: Path, number: int, line: bytes, keys: tuple[str, ...]) -> list[str]:
     """Whom a line names."""
     try:
-        if line.startswith(b"{") or is_sealed(line):
-            client_id = json.loads(line.decode())["id"]
+        if line.startswith(b"{") or is_sealed(line) or path.name != FILE:
+            plain = json.loads(line.decode())
+            ids = [plain[key] for key in keys]
             if is_damaged(line) or not is_sealed(line):
                 raise ValueError("it does not fit its checksum")
-            is_id = isinstance(client_id, str)
+            are_ids = all(isinstance(one, str) for one in ids)
         else:
-            client_id = line.removesuffix(b"\r").decode()
-            is_id = is_printable(client_id)
-        if not is_id:
+            ids = [line.removesuffix(b"\r").decode()]
+            are_ids = is_printable(ids[0])
+        if not are_ids:
             raise ValueError("it is no text")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
+        what = "to retire" if path.name == FILE else "and of the one that it is the same as"
         raise CheckpointError(
-            f"{path}, line {number}: damaged: expected the id of a client to retire, got "
-            f"{shown(line)} ({shown(str(error))}); remove the line, and retire that client again"
+            f"{path}, line {number}: damaged: expected the id of a client {what}, got "
+            f"{shown(line)} ({shown(str(error))}); remove the line, and make that request again"
         ) from error
-    return str(client_id)
+    return ids

@@ -6,6 +6,8 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ import numpy as np
 import torch
 
 from understudy.core import checks
+from understudy.core.files import write_file
+from understudy.core.json_lines import sealed
 from understudy.core.rng import generator
 from understudy.core.roles import Availability
 from understudy.core.types import Bools, Floats, Population, RoundLog
@@ -22,13 +26,15 @@ from understudy.flower.clients.newcomers import refused_newcomers
 from understudy.flower.clients.roster import Client, Roster
 from understudy.flower.live_state import Busy, LiveLedger, LiveState, busy_text, read_busy
 from understudy.flower.log import logger
+from understudy.flower.metrics import RESULTS, ResultFile
 from understudy.flower.model_arrays import ModelArrays
 from understudy.flower.outcomes import FILE as OUTCOMES
 from understudy.flower.outcomes import ClientOutcome, OutcomeFile
 from understudy.flower.reply_checks import Report
 from understudy.flower.requests import Clock
 from understudy.flower.run_description import facts_of, resolved_run
-from understudy.memory.run_folder import STATE
+from understudy.flower.train_round import MissedRound
+from understudy.memory.run_folder import LIVE, ROUNDS, STATE
 from understudy.memory.tensor_stream import named_faults
 from understudy.memory.writer_lock import FolderInUse
 from understudy.server import checkpoint
@@ -64,6 +70,7 @@ class LiveServer:
         self.strategy, self.folder, self.seed = strategy, _absolute(folder), seed
         self.roster, self._n_expected = Roster(clients, keys), len(clients)
         self.busy: list[Busy] = []  # of the run before
+        self.missed: list[MissedRound] = []  # before anybody was known
         self.n_rounds = 0  # how many are wanted, for the log
         self._declared, self._ids = Declared(tuple(clients), population), frozenset(clients)
         self._availability, self._ledger = availability, ledger
@@ -74,6 +81,7 @@ class LiveServer:
         self._attendance: Any = None
         self._logs: LogFile | None = None
         self._outcomes: OutcomeFile | None = None
+        self.results: ResultFile | None = None
 
     # -- beginning and resuming ----------------------------------------------------------------
 
@@ -90,7 +98,7 @@ class LiveServer:
     @property
     def t(self) -> int:
         """The round that is next."""
-        return 0 if self._state is None else self._state.t
+        return len(self.missed) if self._state is None else self._state.t
 
     @property
     def own(self) -> LiveState:
@@ -199,8 +207,9 @@ class LiveServer:
             for t in range(state.t):
                 self._availability.draw(self._attendance, t, self._rng(t))
         if self.folder is not None:
-            self._logs = LogFile(self.folder / "rounds.jsonl", state.t)
+            self._logs = LogFile(self.folder / ROUNDS, state.t)
             self._outcomes = OutcomeFile(self.folder / OUTCOMES, state.t)
+            self.results = ResultFile(self.folder / RESULTS, state.t)
         self._describe()
 
     # -- clients -------------------------------------------------------------------------------
@@ -269,17 +278,45 @@ class LiveServer:
     def retire(self, client_id: str) -> bool:
         """A client leaves for good: never asked again, what is remembered of it erased."""
         number = self.roster.number(client_id)
-        if number is None or self.roster.clients[number].retired:
+        if number is None:
             return False
-        state = self.state
-        self.roster.clients[number].retired = True
-        self.own.roster = self.roster.to_json()
-        self._reports.pop(number, None)
-        known_facts.forget(state, number)
-        self.strategy.retire(state, number)  # commits
-        self._describe()  # the store no longer has its size
+        client = self.roster.clients[number]
+        if client.retired:
+            client.forgotten = False  # it may not come back
+            return False
+        client.retired = True
+        self._erase(number)
         logger.info("%s is retired, its stored data erased", client_id)
         return True
+
+    def forget(self, number: int) -> None:
+        """A client that was not seen for long leaves: erased as if retired, but may come back."""
+        self.roster.forget(number)
+        self._erase(number)
+
+    def continue_as(self, old: int, new: int) -> None:
+        """The client of number `old` continues under id and node of `new`, which is erased."""
+        self.roster.continue_as(old, new)
+        if new in self._reports:
+            self._reports[old] = self._reports.pop(new)
+        self.busy = [replace(one, client=old) if one.client == new else one for one in self.busy]
+        if new < self.state.n_clients:
+            self.roster.clients[new].retired = True
+            self._erase(new)
+            return
+        kept = [number for number in range(len(self.roster)) if number != new]
+        self._reports = self._reports_of(kept)
+        self.roster.remove({new})  # it has just joined: no state holds anything of it
+        self.own.roster = self.roster.to_json()
+        self._describe()
+
+    def _erase(self, number: int) -> None:
+        """Erase what is remembered of a client that has left."""
+        self.own.roster = self.roster.to_json()
+        self._reports.pop(number, None)
+        known_facts.forget(self.state, number)
+        self.strategy.retire(self.state, number)  # commits
+        self._describe()  # the store no longer has its size
 
     def _population(self, numbers: Sequence[int] | None = None) -> Population:
         """Of these clients, by default of all."""
@@ -328,14 +365,19 @@ class LiveServer:
 
     def finish(self) -> None:
         """All rounds are finished."""
-        if self._ledger is not None and self.has_begun:
-            self._describe()  # sizes are known now
-            self._ledger.finish()
+        if self.has_begun:
+            self._describe("done")  # sizes are known now
+            if self._ledger is not None:
+                self._ledger.finish()
 
     def fail(self, error: BaseException) -> None:
         """The run ends with an error; the last committed round stays."""
-        if self._ledger is not None and self.has_begun:
-            self._ledger.fail(f"{type(error).__name__}: {error}")
+        if self.has_begun:
+            words = f"{type(error).__name__}: {error}"
+            with suppress(OSError):  # a full disk may be what ends the run
+                self._describe("failed", words)
+            if self._ledger is not None:
+                self._ledger.fail(words)
 
     def close(self) -> None:
         """Release the folder."""
@@ -345,15 +387,28 @@ class LiveServer:
     def _rng(self, t: int) -> np.random.Generator:
         return generator(self.seed, "availability", t)
 
-    def _describe(self) -> None:
-        if self._ledger is not None:
-            names = [client.id for client in self.roster.clients]
+    def _describe(self, status: str = "running", error: str = "") -> None:
+        """Settings and clients, for tables and reports: in the folder, and for the ledger."""
+        if self.folder is not None or self._ledger is not None:
+            names = [client.id for client in self.roster.clients[: self.state.n_clients]]
             n_arrays = len(json.loads(self.own.model)["names"])
             facts = facts_of(self.state, names)
-            resolved = resolved_run(self.strategy, self._availability, n_arrays)
-            self._ledger.begin(
-                self.own.run, {**resolved, "rounds": self.n_rounds, "seed": self.seed}, facts
-            )
+            resolved = {
+                **resolved_run(self.strategy, self._availability, n_arrays),
+                "rounds": self.n_rounds,
+                "seed": self.seed,
+            }
+            if self.folder is not None:
+                about = {
+                    "run": self.own.run,
+                    "status": status,
+                    "error": error,
+                    "resolved": resolved,
+                    "facts": facts,
+                }
+                write_file(self.folder / LIVE, sealed(json.dumps(about).encode()))
+            if self._ledger is not None:
+                self._ledger.begin(self.own.run, resolved, facts)
 
 
 def _absolute(folder: str | Path | None) -> Path | None:

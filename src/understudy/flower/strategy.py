@@ -7,7 +7,7 @@ wrapper) the four methods do the same without deadlines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -29,16 +29,16 @@ from flwr.serverapp.strategy import Strategy as FlowerStrategy
 from understudy.core import checks
 from understudy.core.rng import generator
 from understudy.core.roles import Availability
-from understudy.core.types import Outcome, Population
+from understudy.core.types import Arrivals, Outcome, Population
 from understudy.flower import log as logged
 from understudy.flower import metrics as reported
 from understudy.flower import names
-from understudy.flower.clients.identity import Node
+from understudy.flower.clients.identity import Node, check_id
 from understudy.flower.global_model import GlobalModel
 from understudy.flower.live_state import Busy, LiveLedger
 from understudy.flower.local_config import local_values
 from understudy.flower.log import logger
-from understudy.flower.membership import Membership
+from understudy.flower.membership import Answer, Membership
 from understudy.flower.model_arrays import BUFFERS
 from understudy.flower.outcomes import ClientOutcome
 from understudy.flower.reply_checks import Limits, Update, read_update
@@ -55,9 +55,9 @@ from understudy.flower.requests import (
 )
 from understudy.flower.sampled import Sampled
 from understudy.flower.server import LiveServer
-from understudy.flower.train_round import TrainRound
+from understudy.flower.train_round import TOO_SLOW, MissedRound, TrainRound
 from understudy.parts.samplers.uniform import Everyone
-from understudy.server.strategy import WEIGHTINGS, Strategy
+from understudy.server.strategy import Strategy
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 
@@ -83,6 +83,12 @@ class UnderstudyStrategy(FlowerStrategy):
     retired : sequence of str
         Ids of clients that have left for good: never asked again, what is remembered of them
         erased. See also `request_retirement`.
+    same_as : mapping of str to str
+        Id of a client → the id that it had before its SuperNode restarted with a new key: it
+        continues as that client. See also `request_same_as`.
+    forget_after : int, optional
+        Rounds after which a client leaves that was connected in none of them (rounds in which
+        nobody is do not count). Should it come back, it joins as a newcomer. By default never.
     keys : bool, optional
         Whether SuperNodes authenticate with registered keys: see `Roster`.
     introduce : bool
@@ -93,8 +99,6 @@ class UnderstudyStrategy(FlowerStrategy):
         What a reply may be at most.
     buffers : sequence of str
         Patterns of the names of arrays that are buffers, not parameters.
-    weighting : {"examples", "clients"} or None
-        In place of the strategy's own, which None leaves as it is. By examples, as Flower's FedAvg.
     availability : Availability, optional
         Simulated absence: who cannot be asked, besides those who are not connected.
     ledger : LiveLedger, optional
@@ -125,11 +129,12 @@ class UnderstudyStrategy(FlowerStrategy):
         clients: Sequence[str] = (),
         population: Population | None = None,
         retired: Sequence[str] = (),
+        same_as: Mapping[str, str] | None = None,
+        forget_after: int | None = None,
         keys: bool | None = None,
         introduce: bool = True,
         limits: Limits | None = None,
         buffers: Sequence[str] = BUFFERS,
-        weighting: str | None = "examples",
         availability: Availability | None = None,
         ledger: LiveLedger | None = None,
         fraction_train: float = 1.0,
@@ -146,6 +151,11 @@ class UnderstudyStrategy(FlowerStrategy):
     ) -> None:
         for name, share in (("train", fraction_train), ("evaluate", fraction_evaluate)):
             checks.number(f"fraction_{name}", share, low=0, high=1)
+        if forget_after is not None:
+            checks.integer("forget_after", forget_after, low=1)
+        for ids in (same_as or {}).items():
+            for one in ids:
+                check_id("same_as", one)
         self.fraction_train, self.fraction_evaluate = fraction_train, fraction_evaluate
         self.min_train_nodes = min_train_nodes if fraction_train else 0
         self.min_evaluate_nodes = min_evaluate_nodes if fraction_evaluate else 0
@@ -155,7 +165,7 @@ class UnderstudyStrategy(FlowerStrategy):
         self.train_metrics_aggr_fn = train_metrics_aggr_fn
         self.evaluate_metrics_aggr_fn = evaluate_metrics_aggr_fn
         self.limits = Limits() if limits is None else limits
-        self.strategy = self._settled(strategy or Strategy(), weighting)
+        self.strategy = self._settled(strategy or Strategy())
         clock = Clock() if clock is None else clock
         self.server = LiveServer(
             self.strategy,
@@ -178,14 +188,17 @@ class UnderstudyStrategy(FlowerStrategy):
             weighted_by_key,
             introduce and fraction_train > 0,
             retired,
+            {} if same_as is None else same_as,
+            forget_after,
         )
         self._model = GlobalModel(self.server, buffers)
         self._round: TrainRound | None = None
         self._found: Collected | None = None  # answers, where our own loop waited for them
+        self._result: Result | None = None  # what our own loop returns
         self._evaluation: list[tuple[Message, Request]] = []
         self._sent: dict[str, Request] = {}  # of the evaluation: message id → request
 
-    def _settled(self, strategy: Strategy, weighting: str | None) -> Strategy:
+    def _settled(self, strategy: Strategy) -> Strategy:
         if not isinstance(strategy, Strategy):
             raise TypeError(f"strategy: expected an understudy.Strategy, got {strategy!r}")
         if self.fraction_train not in (0, 1):
@@ -196,13 +209,7 @@ class UnderstudyStrategy(FlowerStrategy):
                 )
             sampler = Sampled(float(self.fraction_train), self.min_train_nodes)
             strategy = replace(strategy, sampler=sampler)
-        if weighting is None:
-            return strategy
-        checks.choice("weighting", weighting, WEIGHTINGS)
-        try:
-            return replace(strategy, weighting=weighting)
-        except ValueError:
-            return strategy  # its sampler draws by examples: they must not count twice
+        return strategy
 
     @property
     def timing(self) -> Timing:
@@ -250,6 +257,9 @@ class UnderstudyStrategy(FlowerStrategy):
         try:
             self._model.open(initial_arrays)
             result.arrays = self._model.returned()
+            self._result = result
+            if self.server.results is not None:
+                self.server.results.restore(result)
             if self.server.has_begun:
                 self._members.retire()  # also where no round is left
             if evaluate_fn is not None and self.server.t == 0:
@@ -258,6 +268,8 @@ class UnderstudyStrategy(FlowerStrategy):
                 logger.info("")
                 logger.info("[ROUND %d/%d]", number, num_rounds)
                 self._play(number, grid, result, train_config, evaluate_config, evaluate_fn)
+            if self.server.missed:
+                raise RuntimeError(self._nobody(f"after {num_rounds} rounds"))
             self.server.finish()
         except BaseException as error:
             self.server.fail(error)
@@ -280,7 +292,9 @@ class UnderstudyStrategy(FlowerStrategy):
         self.configure_train(number, result.arrays, train_config, grid)
         if self._round is not None:
             self._round.sent = self._mailbox.send(grid, self._round.messages)
-            self._found = self._mailbox.collect(grid, self._round.sent)
+            if not self._round.sent and self._mailbox.owed:
+                logger.info("nobody is free: the round waits for answers to earlier requests")
+            self._found = self._mailbox.collect(grid, self._round.sent, or_earlier=True)
             arrays, means = self.aggregate_train(number, self._found.replies.values())
             result.arrays = result.arrays if arrays is None else arrays
             _keep(result.train_metrics_clientapp, number, means)
@@ -311,6 +325,8 @@ class UnderstudyStrategy(FlowerStrategy):
             return []
         begin = perf_counter()
         nodes, early = self._gather(grid, config, self.min_train_nodes)
+        if not self.server.has_begun:
+            return []
         server, state, model = self.server, self.server.state, self._model
         model.adopt(arrays)
         there = {node.id: node for node in nodes}
@@ -326,8 +342,8 @@ class UnderstudyStrategy(FlowerStrategy):
             node = there[server.roster.clients[number].node]
             start = state.params if cohort.start is None else cohort.start(number)
             request = Request("train", node, state.t, self._mailbox.clock.now(), number, start)
-            if node.id in early:
-                round_.early.append((request, early[node.id]))
+            if node.id in early and early[node.id][0].t == state.t:
+                round_.early.append((request, early[node.id][1]))
                 continue
             own = current if cohort.start is None else model.record(start)
             settings = ConfigRecord({**values, names.CLIENT_NUMBER: number})
@@ -363,6 +379,8 @@ class UnderstudyStrategy(FlowerStrategy):
         round_.take(found, self._mailbox.take_late(), self._read)
         round_.close(self.strategy.apply(server.state, round_.cohort, round_.arrivals()))
         server.settle(round_.settled)
+        for number in np.flatnonzero(round_.outcome == Outcome.CAME).tolist():
+            server.roster.clients[number].came = round_.t
         self._log_outcomes(round_)
         means = reported.aggregate(
             round_.taken(server.roster.clients), self.weighted_by_key, self.train_metrics_aggr_fn
@@ -442,10 +460,14 @@ class UnderstudyStrategy(FlowerStrategy):
 
     def _gather(
         self, grid: Grid, config: ConfigRecord, at_least: int
-    ) -> tuple[list[Node], dict[int, Message]]:
-        """Wait for nodes and find out who they are; early updates, see `Membership.meet`."""
+    ) -> tuple[list[Node], dict[int, Answer]]:
+        """Wait for nodes and find out who they are; early updates, see `Membership.meet`.
+
+        Where all are slow to say so, the federation has not begun: the round is one without them.
+        """
         server, mailbox = self.server, self._mailbox
         needed, content = max(self.min_available_nodes, at_least, 1), self._introduction(config)
+        began = mailbox.clock.now()
         for _ in range(MOST_FAILED_ROUNDS):
             nodes = wait_for_nodes(grid, needed, self.timing, mailbox.clock, mailbox.calls)
             self._members.drop_lost(nodes, grid)
@@ -458,17 +480,62 @@ class UnderstudyStrategy(FlowerStrategy):
             mailbox.clock.sleep(self.timing.poll)
         trouble = mailbox.calls.trouble
         if server.has_begun:
+            self._members.match(nodes)
             self._members.turn_away(server.grow())
         elif len(server.roster):
             self._members.check_start(nodes)
             self._members.turn_away(server.begin(self._model.format, self._model.first))
+            self._log_missed(early)
+        elif mailbox.owed and not trouble:
+            server.missed.append(MissedRound(began))
+            logger.warning("round %d is empty: %s", server.t, self._nobody("so far"))
+            return nodes, {}
         else:
             raise RuntimeError(
                 f"no client to start with: {len(nodes)} nodes are connected, none introduced "
                 "itself, and `clients` is empty" + (f" ({trouble})" if trouble else "")
             )
         self._members.retire()
+        self._members.look_after(nodes)
         return nodes, early
+
+    def _nobody(self, until: str) -> str:
+        """That nobody has said who it is, and what to do."""
+        return (
+            f"no client is known {until}: {len(self._mailbox.owed)} nodes were asked, and none "
+            f"answered within the deadline of {self.timing.deadline:g} s. An app without the mod "
+            "trains when it is asked who it is: set `deadline` above what that takes, add "
+            "mods=[introduction()] to the ClientApp, or do not ask (`introduce=False`)"
+        )
+
+    def _log_missed(self, early: Mapping[int, Answer]) -> None:
+        """Play the rounds that nobody was known in: empty ones, by now with their clients.
+
+        Who trained when it was asked who it is was asked in that round, and its update is late.
+        """
+        server, mailbox = self.server, self._mailbox
+        known = [
+            (client, request, reply)
+            for node, (request, reply) in early.items()
+            if (client := server.roster.of_node(node)) is not None
+        ]
+        missed, server.missed = server.missed, []
+        for passed in missed:
+            state, free = server.state, np.zeros(server.state.n_clients, dtype=np.bool_)
+            free[[client for client, request, _ in known if request.t == state.t]] = True
+            available, p = server.reachable(free)
+            cohort = self.strategy.select(state, available, p=p)
+            why = dict.fromkeys(range(state.n_clients), "had not said who it is")
+            why |= dict.fromkeys(cohort.asked.tolist(), TOO_SLOW)
+            round_ = TrainRound(state.t, cohort, passed.began, why=why, metrics=passed.metrics)
+            round_.close(self.strategy.apply(state, cohort, Arrivals.none()))
+            log = round_.log(passed.seconds, server.own.clock + passed.seconds)
+            server.finish_round(log, round_.outcomes(server.roster.clients), [])
+        asked = {(int(client), int(t)) for client, t in server.state.pending}
+        for client, request, reply in known:
+            if (client, request.t) in asked:
+                of_it = replace(request, kind="train", client=client, start=self._model.first)
+                mailbox.late.append((of_it, reply))
 
     # -- messages ------------------------------------------------------------------------------
 
@@ -502,8 +569,10 @@ class UnderstudyStrategy(FlowerStrategy):
 
     def _measured(self, prefix: str, record: MetricRecord | None) -> None:
         """Numbers for the round's log; their prefix says who measured them."""
-        if record is not None and self._round is not None:
-            self._round.metrics |= reported.named(record, prefix)
+        rounds: list[TrainRound | MissedRound] = [*self.server.missed[-1:]]
+        rounds += [] if self._round is None else [self._round]
+        if record is not None and rounds:
+            rounds[-1].metrics |= reported.named(record, prefix)
 
     def _log_outcomes(self, round_: TrainRound) -> None:
         counts = np.bincount(round_.outcome, minlength=len(Outcome))
@@ -513,7 +582,18 @@ class UnderstudyStrategy(FlowerStrategy):
             if one.outcome != Outcome.CAME:
                 why = f" ({one.detail})" if one.detail else ""
                 logger.info("\t> %s: %s%s", one.id, one.outcome.name.lower(), why)
+        for number, why in round_.refused_besides():
+            client_id = self.server.roster.clients[number].id
+            logger.info("\t> %s: a late answer is refused (%s)", client_id, why)
+        if round_.is_too_short:
+            logger.warning(
+                "\t> nobody answered within the deadline of %g s: what comes later is late; for "
+                "clients that need longer, set a longer `deadline`",
+                self.timing.deadline,
+            )
         assert round_.applied is not None
+        if told := logged.stand_ins(round_.applied, self.server.roster.clients):
+            logger.info("\t> stood in: %s", told)
         for line in logged.warnings(
             round_.applied, self.server.state, self.server.roster.clients, round_.senders()
         ):
@@ -524,6 +604,8 @@ class UnderstudyStrategy(FlowerStrategy):
         self._mailbox.calls.end_round()  # an empty round too many is not committed
         round_, self._round = self._round, None
         if round_ is None:
+            for passed in self.server.missed[-1:]:
+                passed.seconds = self._mailbox.clock.now() - passed.began
             return
         seconds = self._mailbox.clock.now() - round_.began
         self.outcomes = round_.outcomes(self.server.roster.clients)
@@ -533,6 +615,8 @@ class UnderstudyStrategy(FlowerStrategy):
             if one.client >= 0
         ]
         log = round_.log(seconds, self.server.own.clock + seconds)
+        if self.server.results is not None and self._result is not None:
+            self.server.results.append(self._result, round_.t + 1)
         self.server.finish_round(log, self.outcomes, [*busy, *self.server.busy])
 
 

@@ -26,7 +26,17 @@ from understudy.flower.outcomes import ClientOutcome
 from understudy.flower.reply_checks import Update
 from understudy.flower.requests import NODE_UNAVAILABLE, Collected, Request, last_line
 
+TOO_SLOW = "no answer in time"
 Read = Callable[[Request, Message], Update]  # raises Unreadable
+
+
+@dataclass
+class MissedRound:
+    """A round that passed before any client was known: logged once the federation has begun."""
+
+    began: float  # on the clock that `seconds` are measured by
+    seconds: float = 0.0
+    metrics: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -69,7 +79,7 @@ class TrainRound:
             elif name in found.unreadable:
                 self._refuse(request, Reason.UNREADABLE, found.unreadable[name])
             else:
-                self.why[client] = "no answer in time"
+                self.why[client] = TOO_SLOW
         reached = {request.client for request in self.sent.values()}
         reached |= {request.client for request, _ in self.early}
         for client in set(self.cohort.asked.tolist()) - reached:
@@ -99,7 +109,8 @@ class TrainRound:
             return
         try:
             self.late.append((request, _update(request, reply, read)))
-            self.why[request.client] = f"asked in round {request.t}"
+            before = self.t - request.t
+            self.why[request.client] = f"asked {before} round{'s' * (before != 1)} before"
         except Unreadable as error:
             self.settled.add((request.client, request.t))
             self.refusals.append(Refusal(request.client, error.reason, f"late: {error.detail}"))
@@ -140,6 +151,22 @@ class TrainRound:
         for refusal in applied.refusals:
             if isinstance(refusal.id, int):
                 self.why[refusal.id] = f"{refusal.reason}: {refusal.detail}"
+
+    @property
+    def is_too_short(self) -> bool:
+        """Whether all who were asked in this round are still working on it."""
+        return bool(self.sent) and set(self.cohort.asked.tolist()) <= {
+            client for client, words in self.why.items() if words == TOO_SLOW
+        }
+
+    def refused_besides(self) -> list[tuple[int, str]]:
+        """Answers that were refused of clients with another outcome, late ones; and why."""
+        assert self.applied is not None
+        return [
+            (one.id, f"{one.reason}: {one.detail}")
+            for one in (*self.refusals, *self.applied.refusals)
+            if isinstance(one.id, int) and self.outcome[one.id] != Outcome.REFUSED
+        ]
 
     def senders(self) -> set[int]:
         """Clients whose update was read, fresh or late."""

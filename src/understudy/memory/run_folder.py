@@ -12,6 +12,8 @@ from understudy.memory.tensor_stream import CheckpointError
 from understudy.memory.writer_lock import WriterLock
 
 STATE = "state.safetensors"
+ROUNDS = "rounds.jsonl"  # the log of each round, a line each
+LIVE = "run.json"  # of a live federation: its settings and clients, and how it ended
 # what may be swept: never a file that somebody else put into the folder
 OURS = re.compile(
     r"(sampler|compensator|server|local|guard)-\d+\.rows"

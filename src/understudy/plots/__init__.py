@@ -3,7 +3,7 @@
 Each function takes a run, a dict of runs by label, a data frame (as `understudy.studies.results`
 returns) or arrays, and gives a `matplotlib.figure.Figure` that belongs to nobody else: no pyplot
 window, no global state. In a notebook it shows itself; ``figure.savefig("attendance.png")`` writes
-it, `svg` and `png` write it the same to the byte for the same numbers.
+it, `svg`, `pdf` and `png` make it the same to the byte for the same numbers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from understudy.plots.differences import differences
 from understudy.plots.federation import OUTCOME_COLOURS, attendance, partition
 from understudy.plots.levels import intervals, levels
 from understudy.plots.pairs import similarity, stood_in
-from understudy.plots.saving import png, svg
+from understudy.plots.saving import pdf, png, svg
 from understudy.plots.style import Style, styles
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "intervals",
     "levels",
     "partition",
+    "pdf",
     "png",
     "sampling_counts",
     "similarity",

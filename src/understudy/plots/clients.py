@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from understudy.plots.style import (
     Style,
     canvas,
     legend_below,
+    name_clients,
     name_height,
     row_height,
     style_of,
@@ -174,7 +175,7 @@ def client_accuracy(
     axes.spines["left"].set_visible(False)
     lowest = min(float(values.min()) for _, values in rows)
     axes.set_xlim(max(0.0, lowest - 8.0), 101)
-    axes.set_xlabel("accuracy of the model on a client's own data, %")
+    axes.set_xlabel("accuracy of the model for a client, %")
     titled(axes, title)
     return figure
 
@@ -183,6 +184,7 @@ def client_values(
     values: Mapping[Any, npt.ArrayLike],
     *,
     label: str = "Shapley value",
+    names: Sequence[str] | None = None,
     styles: Mapping[Any, Style] | None = None,
     title: str | None = None,
 ) -> Figure:
@@ -194,6 +196,8 @@ def client_values(
         A row per seed.
     label : str
         What the number is.
+    names : N strings, optional
+        What the clients are called, instead of 0 .. N-1.
     styles : mapping, optional
         Label to `Style`.
     title : str, optional
@@ -202,8 +206,8 @@ def client_values(
     tables = {who: np.atleast_2d(np.asarray(table, dtype=float)) for who, table in values.items()}
     if not tables or any(table.ndim != 2 or not table.size for table in tables.values()):
         raise ValueError("values: expected arrays of shape (seeds, N), got none or empty ones")
-    names = texts(list(tables))
-    figure, axes = canvas(legend=names)
+    labels = texts(list(tables))
+    figure, axes = canvas(legend=labels)
     looks = style_of(styles, list(tables))
     handles: list[Any] = []
     axes.axhline(0, color=GREY, linewidth=0.8)
@@ -223,8 +227,8 @@ def client_values(
         )
     axes.set_xlabel("client")
     name_height(axes, label)
-    tick_rounds(axes.xaxis)
-    legend_below(figure, handles, names)
+    name_clients(axes.xaxis, names, range(max(table.shape[1] for table in tables.values())))
+    legend_below(figure, handles, labels)
     titled(axes, title)
     return figure
 

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from understudy.measures import measure
-from understudy.plots.runs import Runs, by_run
+from understudy.measures import evaluated_rounds, measure
+from understudy.plots.runs import Runs, by_run, metric_of
 from understudy.plots.seed_rows import seed_rows
 from understudy.plots.series import labels_in, need, one_group
 from understudy.plots.style import GREY, Style, style_of, text, titled
@@ -19,7 +19,7 @@ from understudy.plots.style import GREY, Style, style_of, text, titled
 def differences(
     frame: pd.DataFrame | Runs,
     baseline: str,
-    metric: str = "accuracy_last10",
+    metric: str | None = None,
     by: str = "strategy",
     *,
     styles: Mapping[Any, Style] | None = None,
@@ -42,6 +42,7 @@ def differences(
     An interval is that of the mean of the differences, from three seeds on. It is narrower than the
     strategies' own intervals suggest, because seeds that are hard for one are hard for all.
     """
+    metric = metric or metric_of(frame)
     frame = by_run(frame, by, metric)
     need(frame, metric)
     one_group(frame, by)
@@ -49,7 +50,7 @@ def differences(
     if not (known[by] == baseline).any():
         names = ", ".join(str(label) for label in labels_in(known, by)) or "none"
         raise ValueError(f"baseline: expected a label that has values ({names}), got {baseline!r}")
-    shown = measure(metric)
+    shown = measure(metric, evaluated_rounds(frame))
     values = known.pivot(index="seed", columns=by, values=metric) * shown.scale
     labels = [label for label in labels_in(known, by) if label != baseline]
     gaps = {
@@ -63,6 +64,6 @@ def differences(
     figure, axes = seed_rows(gaps, looks, frame["seed"].nunique())
     axes.axvline(0, color=GREY, linewidth=1, zorder=1)
     unit = f", {shown.unit_of_difference}" if shown.unit_of_difference else ""
-    axes.set_xlabel(text(f"{shown.words} minus {baseline}{unit}"))
+    axes.set_xlabel(text(f"{shown.phrase} minus {baseline}{unit}"))
     titled(axes, title)
     return figure

@@ -18,7 +18,7 @@ from understudy.core.types import Outcome
 from understudy.plots.notebook_figure import NotebookFigure
 from understudy.plots.runs import Runs, is_runs, labelled, only_run
 from understudy.plots.runs import outcomes as outcomes_of
-from understudy.plots.style import legend_below, text
+from understudy.plots.style import legend_below, name_clients, text, texts
 
 # The Okabe-Ito colours, which colour-blind people can tell apart; greys for those not at work.
 OUTCOME_COLOURS = {
@@ -28,7 +28,7 @@ OUTCOME_COLOURS = {
     Outcome.UNAVAILABLE: "#BFBFBF",
     Outcome.MISSING: "#E69F00",
     Outcome.RESTARTED: "#F0E442",
-    Outcome.REFUSED: "#000000",
+    Outcome.REFUSED: "#111111",
     Outcome.NOT_WANTED: "#F2F2F2",
 }
 PRESENCE_COLOURS = {1: OUTCOME_COLOURS[Outcome.CAME], 0: OUTCOME_COLOURS[Outcome.UNAVAILABLE]}
@@ -42,6 +42,7 @@ def attendance(
     outcomes: npt.ArrayLike | Runs,
     *,
     groups: npt.ArrayLike | None = None,
+    names: Sequence[str] | None = None,
     title: str | None = None,
 ) -> Figure:
     """Rounds × clients: what became of each client in each round.
@@ -50,17 +51,23 @@ def attendance(
     ----------
     outcomes : (rounds, N) array, a run, or a dict of runs
         Of `Outcome`, such as ``[log.outcome for log in run]``, or of bool: who could be reached. A
-        run brings its federation's `groups` along; of several runs, each has a panel.
+        run brings its federation's `groups` and `names` along; of several runs, each has a panel.
     groups : (N,) ints, optional
         Cluster of each client: lines are drawn where the cluster changes.
+    names : N strings, optional
+        What the clients are called, instead of 0 .. N-1.
     title : str, optional
         Written above.
     """
     if not is_runs(outcomes):
-        return _attendance({None: (_checked(outcomes), groups)}, title)
+        return _attendance({None: (_checked(outcomes), groups, names)}, title)
     runs: Any = outcomes
     panels = {
-        (label, position): (outcomes_of(run), run.federation.groups if groups is None else groups)
+        (label, position): (
+            outcomes_of(run),
+            run.federation.groups if groups is None else groups,
+            run.federation.names if names is None else names,
+        )
         for position, (label, run) in enumerate(labelled(runs))
     }
     if not panels:
@@ -75,9 +82,11 @@ def _checked(outcomes: Any) -> npt.NDArray[Any]:
     return table
 
 
-def _attendance(panels: Mapping[Any, tuple[npt.NDArray[Any], Any]], title: str | None) -> Figure:
+def _attendance(
+    panels: Mapping[Any, tuple[npt.NDArray[Any], Any, Any]], title: str | None
+) -> Figure:
     """A panel for each table, one below the other; one legend."""
-    tables = [table for table, _ in panels.values()]
+    tables = [table for table, _, _ in panels.values()]
     if tables[0].dtype == np.bool_:
         colours, names = PRESENCE_COLOURS, PRESENCE_NAMES
     else:
@@ -95,7 +104,7 @@ def _attendance(panels: Mapping[Any, tuple[npt.NDArray[Any], Any]], title: str |
     grid = figure.subplots(len(panels), squeeze=False, height_ratios=heights)
     palette = ListedColormap([colours[value] for value in sorted(colours)])
     norm = BoundaryNorm(np.arange(len(colours) + 1) - 0.5, len(colours))
-    for axes, (label, (table, groups)) in zip(grid[:, 0], panels.items(), strict=True):
+    for axes, (label, (table, groups, clients)) in zip(grid[:, 0], panels.items(), strict=True):
         axes.imshow(
             table.T.astype(np.int64),
             cmap=palette,
@@ -104,6 +113,7 @@ def _attendance(panels: Mapping[Any, tuple[npt.NDArray[Any], Any]], title: str |
             interpolation="nearest",
         )
         _label(axes, "round", "client", title if len(panels) == 1 else str(label[0]))
+        name_clients(axes.yaxis, clients, range(table.shape[1]))
         _cluster_lines(axes, groups, table.shape[1])
     if title is not None and len(panels) > 1:
         figure.suptitle(text(title, 200), fontsize=11, wrap=True)
@@ -121,6 +131,7 @@ def partition(
     *,
     class_names: Sequence[str] | None = None,
     groups: npt.ArrayLike | None = None,
+    names: Sequence[str] | None = None,
     title: str | None = None,
 ) -> Figure:
     """Clients × classes: how many examples of each class a client holds.
@@ -128,11 +139,14 @@ def partition(
     Parameters
     ----------
     label_counts : (N, C) array, a run, or anything that has `label_counts`
-        Label histograms; a `Federation`, a `Population` or a run brings its `groups` along.
+        Label histograms; a `Federation`, a `Population` or a run brings its `groups` and
+        `names` along.
     class_names : C strings, optional
         Instead of 0 .. C-1.
     groups : (N,) ints, optional
         Cluster of each client: lines are drawn where the cluster changes.
+    names : N strings, optional
+        What the clients are called, instead of 0 .. N-1.
     title : str, optional
         Written above.
     """
@@ -141,6 +155,8 @@ def partition(
         label_counts = run.federation
     if groups is None:
         groups = getattr(label_counts, "groups", None)
+    if names is None:
+        names = getattr(label_counts, "names", None)
     counts = np.asarray(getattr(label_counts, "label_counts", label_counts), dtype=np.float64)
     if counts.ndim != 2 or 0 in counts.shape:
         raise ValueError(f"label_counts: expected shape (N, C), got {counts.shape}")
@@ -157,8 +173,9 @@ def partition(
         shown, cmap=COUNT_COLOURS, vmin=0, vmax=most, aspect="auto", interpolation="nearest"
     )
     _label(axes, "class", "client", title)
+    name_clients(axes.yaxis, names, range(n_clients))
     if class_names is not None:
-        axes.set_xticks(range(n_classes), labels=list(class_names), rotation=45, ha="right")
+        axes.set_xticks(range(n_classes), labels=texts(class_names), rotation=45, ha="right")
     _cluster_lines(axes, groups, n_clients)
     if counts.size <= MOST_WRITTEN:
         for client, label in np.argwhere(counts > 0):
@@ -170,7 +187,9 @@ def partition(
                 ha="center",
                 va="center",
                 fontsize=7,
-                color="white" if value > most / 2 else "black",
+                color="#FEFEFE"
+                if value > most / 2
+                else "#111111",  # as the image: never turned dark
             )
     figure.colorbar(image, ax=axes, label="examples")
     return figure

@@ -13,8 +13,9 @@ from matplotlib.figure import Figure
 
 from understudy.core.intervals import half_width
 from understudy.core.types import Floats, Ints
+from understudy.measures import evaluated_rounds
 from understudy.plots.measures import measure
-from understudy.plots.runs import Runs, by_run
+from understudy.plots.runs import Runs, by_run, metric_of
 from understudy.plots.seed_rows import seed_rows
 from understudy.plots.series import labels_in, need, one_group
 from understudy.plots.style import (
@@ -38,7 +39,7 @@ DODGE = 0.5  # share of the room between two levels over which strategies are sp
 def levels(
     frame: pd.DataFrame,
     axis: str,
-    metric: str = "accuracy_last10",
+    metric: str | None = None,
     by: str = "strategy",
     *,
     styles: Mapping[Any, Style] | None = None,
@@ -54,8 +55,8 @@ def levels(
     axis : str
         The column with the levels. Runs without one (None) belong to every level: they are drawn as
         a line across.
-    metric : str
-        A measure of a run.
+    metric : str, optional
+        A measure of a run; by default the one that the tables show first.
     by : str
         The column that tells lines apart.
     styles : mapping, optional
@@ -69,11 +70,13 @@ def levels(
     Intervals are drawn from three seeds on. An open mark is a mean over only some of the seeds, as
     where not all runs reached a target; lines across say of how many they are.
     """
-    need(frame, axis, metric)
+    need(frame, axis)
+    metric = metric or metric_of(frame)
+    need(frame, metric)
     one_group(frame, by, axis)
     if frame[metric].isna().all():
         raise ValueError(f"frame: expected values of {metric!r}, got none")
-    shown = measure(metric)
+    shown = measure(metric, evaluated_rounds(frame))
     steps = ordered(frame[axis].tolist())
     if not steps:
         raise ValueError(f"frame: expected levels of {axis!r}, got none")
@@ -165,7 +168,7 @@ def _line(rows: pd.DataFrame, axis: str, metric: str, steps: list[Any], n_seeds:
 
 def intervals(
     frame: pd.DataFrame | Runs,
-    metric: str = "accuracy_last10",
+    metric: str | None = None,
     by: str = "strategy",
     *,
     styles: Mapping[Any, Style] | None = None,
@@ -178,8 +181,8 @@ def intervals(
     frame : DataFrame, run, or dict of runs
         One row per run: columns ``seed``, `by` and `metric`, of one group of cells. Of runs: a dict
         from label to a list of runs with different seeds; `metric` is then ``accuracy_best``,
-        ``accuracy_last``, ``accuracy_last10``, ``loss_best``, ``loss_last`` or, at its last
-        evaluation, any column of `Run.frame`.
+        ``accuracy_last``, ``accuracy_tail``, ``accuracy_last10``, ``loss_best``, ``loss_last`` or,
+        at its last evaluation, any column of `Run.frame`.
     metric, by, styles, title
         As for `levels`.
 
@@ -188,13 +191,14 @@ def intervals(
     An open mark is a mean over only some of the seeds, as where not all runs reached a target; the
     name of its row says of how many.
     """
+    metric = metric or metric_of(frame)
     frame = by_run(frame, by, metric)
     need(frame, metric)
     one_group(frame, by)
     known = frame.dropna(subset=[metric])
     if known.empty:
         raise ValueError(f"frame: expected values of {metric!r}, got none")
-    shown = measure(metric)
+    shown = measure(metric, evaluated_rounds(frame))
     labels = labels_in(frame, by)
     values = {
         label: known[known[by] == label][metric].to_numpy(dtype=np.float64) * shown.scale

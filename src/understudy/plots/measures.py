@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from understudy.measures import Measure
+from understudy.measures import STEADY, Counts, Measure, rounds_averaged, span
 from understudy.measures import measure as as_in_tables
 
 WORDS = {
@@ -12,6 +12,7 @@ WORDS = {
     "accuracy_best": "best test accuracy",
     "accuracy_last": "test accuracy in the last round",
     "accuracy_last10": "test accuracy, mean of the last 10 rounds",
+    "accuracy_tail": "test accuracy, mean of the last rounds",
     "client_accuracy_mean": "accuracy, mean over clients",
     "client_accuracy_variance": "variance of accuracy over clients",
     "client_accuracy_worst10": "accuracy of the worst 10 % of clients",
@@ -28,7 +29,12 @@ WORDS = {
 }
 
 
-def measure(name: str) -> Measure:
-    """A measure with the words of an axis."""
-    known = as_in_tables(name)
-    return replace(known, words=WORDS.get(name, known.words))
+def measure(name: str, evaluated: Counts | None = None) -> Measure:
+    """A measure with the words of an axis, which tell how many rounds are averaged."""
+    known, over = as_in_tables(name, evaluated), rounds_averaged(name, evaluated)
+    words = WORDS.get(name, known.words)
+    if over is not None and name.startswith("accuracy"):
+        words = f"test {known.words}"
+    elif over is not None:
+        words = words.replace(f"last {STEADY}", f"last {span(over)}")
+    return replace(known, words=words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
@@ -19,7 +19,7 @@ from understudy.core.types import Floats, Ints
 from understudy.plots.federation import COUNT_COLOURS
 from understudy.plots.notebook_figure import NotebookFigure
 from understudy.plots.runs import only_run, stood_in_counts
-from understudy.plots.style import GREY, text, tick_rounds, titled
+from understudy.plots.style import GREY, name_clients, text, tick_rounds, titled
 from understudy.simulation.run import Run
 
 CLUSTER_COLOUR = "#D55E00"
@@ -31,6 +31,7 @@ def stood_in(
     counts: npt.ArrayLike | Run,
     groups: npt.ArrayLike | None = None,
     *,
+    names: Sequence[str] | None = None,
     title: str | None = None,
 ) -> Figure:
     """Who stood in for whom: rows are absent clients, columns the clients that stood in.
@@ -39,20 +40,23 @@ def stood_in(
     ----------
     counts : (N, N) array, or a run
         Rounds in which the client of the column stood in for that of the row. A run brings its
-        federation's `groups` along.
+        federation's `groups` and `names` along.
     groups : (N,) ints, optional
         Cluster of each client: clients are ordered by it, and each cluster is outlined.
+    names : N strings, optional
+        What the clients are called, instead of 0 .. N-1.
     title : str, optional
         Written above.
     """
     run = only_run("counts", counts)
     if run is not None:
+        names = run.federation.names if names is None else names
         counts, groups = stood_in_counts(run), run.federation.groups if groups is None else groups
     table = _square("counts", counts)
     order, sizes = _order(groups, len(table))
     shown = np.ma.masked_where(~(table > 0), table)
     most = float(table.max(initial=1.0))
-    figure, axes = _heat_map(shown, order, sizes, COUNT_COLOURS, 0.0, most, "rounds")
+    figure, axes = _heat_map(shown, order, sizes, COUNT_COLOURS, 0.0, most, "rounds", names)
     tick_rounds(figure.axes[1].yaxis)
     by = " (ordered by cluster)" if groups is not None else ""
     axes.set_xlabel(f"who stood in: client{by}")
@@ -66,6 +70,7 @@ def similarity(
     groups: npt.ArrayLike | None = None,
     *,
     label: str = "similarity",
+    names: Sequence[str] | None = None,
     title: str | None = None,
 ) -> Figure:
     """Who is like whom: a heat map ordered by cluster.
@@ -80,6 +85,8 @@ def similarity(
         stand side by side (average linkage).
     label : str
         What the colours mean.
+    names : N strings, optional
+        What the clients are called, instead of 0 .. N-1.
     title : str, optional
         Written above.
     """
@@ -91,7 +98,14 @@ def similarity(
     known = others[np.isfinite(others)]
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
     figure, axes = _heat_map(
-        np.ma.masked_invalid(others), order, sizes, SIMILARITY_COLOURS, low, high, text(label)
+        np.ma.masked_invalid(others),
+        order,
+        sizes,
+        SIMILARITY_COLOURS,
+        low,
+        high,
+        text(label),
+        names,
     )
     by = "cluster" if groups is not None else "similarity"
     axes.set_xlabel(f"client (ordered by {by})")
@@ -108,10 +122,12 @@ def _heat_map(
     low: float,
     high: float,
     label: str,
+    names: Sequence[str] | None,
 ) -> tuple[Figure, Axes]:
     figure = NotebookFigure(figsize=(5.4, 4.7), layout="constrained")
     axes = figure.add_subplot()
-    axes.set_facecolor(UNKNOWN if colours is SIMILARITY_COLOURS else "white")
+    # a white that dark pages leave as it is: the darkest of an image would be lost on black
+    axes.set_facecolor(UNKNOWN if colours is SIMILARITY_COLOURS else "#FEFEFE")
     image = axes.imshow(
         table[np.ix_(order, order)],
         cmap=colours,
@@ -119,7 +135,8 @@ def _heat_map(
         vmax=high if high > low else low + 1,
         interpolation="nearest",
     )
-    _name_clients(axes, order)
+    for axis in (axes.xaxis, axes.yaxis):
+        name_clients(axis, names, order.tolist())
     start = 0
     for size in sizes:
         axes.add_patch(
@@ -136,18 +153,6 @@ def _heat_map(
     bar = figure.colorbar(image, ax=axes, label=label, shrink=0.85)
     bar.outline.set_edgecolor(GREY)
     return figure, axes
-
-
-def _name_clients(axes: Axes, order: Ints) -> None:
-    """Ticks carry the client's own number, wherever the order has put it."""
-
-    def name(position: float, _: int | None = None) -> str:
-        place = round(position)
-        return str(order[place]) if 0 <= place < len(order) else ""
-
-    for axis in (axes.xaxis, axes.yaxis):
-        tick_rounds(axis)
-        axis.set_major_formatter(FuncFormatter(name))
 
 
 def _square(name: str, values: Any) -> Floats:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from understudy.core.types import Floats, Outcome, RoundLog
+from understudy.measures import EVALUATED, LAST, main_metric, tail_length
 from understudy.simulation.run import Run
 
 Runs = Run | Mapping[Any, Run | Sequence[Run]]
@@ -23,7 +24,8 @@ NOT_WANTED = (Outcome.LATE, Outcome.NOT_WANTED)
 MEASURES: dict[str, tuple[str, Callable[[Floats], Any]]] = {
     "accuracy_best": ("test_accuracy", np.max),
     "accuracy_last": ("test_accuracy", lambda values: values[-1]),
-    "accuracy_last10": ("test_accuracy", lambda values: values[-10:].mean()),
+    "accuracy_last10": ("test_accuracy", lambda values: values[-LAST:].mean()),
+    "accuracy_tail": ("test_accuracy", lambda values: values[-tail_length(len(values)) :].mean()),
     "loss_best": ("test_loss", np.min),
     "loss_last": ("test_loss", lambda values: values[-1]),
 }
@@ -48,6 +50,14 @@ def by_client(data: Runs | pd.DataFrame, by: str) -> pd.DataFrame:
     return _joined(data, by, _clients)
 
 
+def metric_of(data: Runs | pd.DataFrame) -> str:
+    """The measure that a picture shows where none is asked for: the one of the tables."""
+    if isinstance(data, pd.DataFrame):
+        return main_metric(data) or "accuracy_tail"
+    measured = {name for _, run in labelled(data) for name in played(run).frame().columns}
+    return "accuracy_tail" if "test_accuracy" in measured else "loss_last"
+
+
 def by_run(data: Runs | pd.DataFrame, by: str, metric: str) -> pd.DataFrame:
     """One row per run: `by`, seed and the measure; of any column of `Run.frame`, its last value."""
     if isinstance(data, pd.DataFrame):
@@ -57,7 +67,8 @@ def by_run(data: Runs | pd.DataFrame, by: str, metric: str) -> pd.DataFrame:
     def row(run: Run) -> pd.DataFrame:
         rounds = run.frame()
         known = rounds[column].dropna() if column in rounds else rounds.iloc[:0, 0]
-        return pd.DataFrame({metric: [measured(known.to_numpy())] if len(known) else [np.nan]})
+        value = measured(known.to_numpy()) if len(known) else np.nan
+        return pd.DataFrame({EVALUATED: [len(known)], metric: [value]})
 
     return _joined(data, by, row)
 

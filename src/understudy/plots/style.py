@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from textwrap import wrap
 from typing import Any
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
+from matplotlib.axis import Axis, XAxis
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from understudy.core.printable import printable
 from understudy.plots.notebook_figure import NotebookFigure
@@ -24,6 +25,7 @@ LINES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 WIDTH = 5.8  # inches; the text stays readable when a telephone shrinks it
 LONGEST_LABEL = 62  # letters of a label that fit into a line of a legend
+MOST_NAMED, LONGEST_NAME = 40, 18  # clients that get a tick each; letters of their names
 ROUND_STEPS = (1, 2, 5, 10)  # of ticks that people can count in
 GREY = "#6B7280"
 OPEN = "white"  # face of a mark that stands for only some of the seeds
@@ -116,6 +118,29 @@ def row_height(labels: Sequence[str], least: float) -> float:
 def tick_rounds(axis: Axis) -> None:
     """Ticks at whole numbers."""
     axis.set_major_locator(MaxNLocator(10, steps=list(ROUND_STEPS), integer=True))
+
+
+def name_clients(axis: Axis, names: Sequence[str] | None, order: Sequence[int]) -> None:
+    """Ticks for clients that stand in this order: their names, or their numbers.
+
+    A few get a tick each, of many only some, as on other axes.
+    """
+    if names is not None and len(names) != len(order):
+        raise ValueError(f"names: expected {len(order)} of them, got {len(names)}")
+    known = [str(who) for who in range(len(order))] if names is None else texts(names, LONGEST_NAME)
+    placed = [known[who] for who in order]
+    turned = 90 if isinstance(axis, XAxis) and names is not None else 0
+    if names is not None and len(order) <= MOST_NAMED:
+        axis.set_ticks(range(len(order)), labels=placed, fontsize=8, rotation=turned)
+        return
+    tick_rounds(axis)
+    axis.set_major_formatter(FuncFormatter(partial(_placed_name, placed)))
+    if names is not None:
+        axis.set_tick_params(labelsize=8, labelrotation=turned)
+
+
+def _placed_name(placed: Sequence[str], at: float, _: int | None = None) -> str:
+    return placed[round(at)] if 0 <= round(at) < len(placed) else ""
 
 
 def canvas(

@@ -42,6 +42,7 @@ from understudy.server.checkpoint_contents import (
     verify_rows,
 )
 from understudy.server.state import ServerState, leaves, owner_of, row_stores
+from understudy.server.weights import is_default
 
 if TYPE_CHECKING:
     from understudy.server.strategy import Strategy
@@ -313,8 +314,13 @@ def _refuse_other(reader: Reader, strategy: Strategy) -> None:
             f"{reader.path}: written by understudy {reader.about.get('version')}, format {found}; "
             f"this is understudy {__version__}, which reads format {FORMAT}"
         )
-    found_differences = differences(describe(strategy), reader.table("strategy"))
+    stored = reader.table("strategy")
+    found_differences = differences(describe(strategy), stored)
     if found_differences:
-        raise CheckpointError(
-            f"{reader.path}: a checkpoint of another strategy: {'; '.join(found_differences)}"
-        )
+        words = "; ".join(found_differences)
+        if is_default(strategy.weighting) and found_differences == differences(
+            {"weighting": strategy.weighting}, {"weighting": stored.get("weighting")}
+        ):
+            was = f"weighting={stored.get('weighting')!r}"
+            words += f". The default has changed: {was} resumes this run"
+        raise CheckpointError(f"{reader.path}: a checkpoint of another strategy: {words}")

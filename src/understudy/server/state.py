@@ -291,7 +291,7 @@ def resized_populations(population: Population) -> Iterator[Population]:
     n = population.n_clients
     for places in (np.append(np.arange(n), n - 1), np.arange(n - 1)):
         if len(places):
-            known = {
+            known: dict[str, Any] = {
                 item.name: value[np.ix_(places, places) if item.name == "similarity" else places]
                 for item in fields(population)
                 if isinstance(value := getattr(population, item.name), np.ndarray)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import torch
 
 from understudy.core import checks
-from understudy.core.brief import brief_lines
+from understudy.core.brief import ALWAYS_TOLD, brief_lines
 from understudy.core.describe import added
 from understudy.core.rng import generator
 from understudy.core.roles import Aggregator, Compensator, Guard, Sampler, Server, check_with
@@ -50,10 +50,9 @@ from understudy.server.state import (
     resized_populations,
     row_stores,
 )
+from understudy.server.weights import DEFAULT_WEIGHTING, resolved_weighting
 
-__all__ = ["WEIGHTINGS", "Filled", "Strategy"]
-
-WEIGHTINGS = ("clients", "examples")
+__all__ = ["Filled", "Strategy"]
 
 
 @dataclass(frozen=True)
@@ -74,8 +73,10 @@ class Strategy:
         How clients train.
     guard : Guard, optional
         What happens to arrivals first.
-    weighting : {"clients", "examples"}
-        Whether clients weigh alike (FL-FDMS, FedAR) or by their examples (FedGS).
+    weighting : {"examples", "clients"}, optional
+        Whether clients weigh by their examples, as in FedAvg, or alike. By default by examples;
+        or alike with a sampler that draws by examples already (`ByData`), which in expectation is
+        the same objective. The attribute is always one of the two.
     max_norm : float, optional
         Largest Euclidean norm of an update (parameters only); a larger one is refused. Without it
         an update is refused only where one of its entries exceeds √(largest float32)/N.
@@ -107,7 +108,7 @@ class Strategy:
     server: Server = field(default_factory=Sgd)
     local: Local = field(default_factory=Local)
     guard: Guard | None = None
-    weighting: str = "clients"
+    weighting: str = field(default=DEFAULT_WEIGHTING, metadata=ALWAYS_TOLD)
     max_norm: float | None = added("0.2", None)
     max_examples: float | None = added("0.2", None)
     claim_factor: float = added("0.2", 10.0)
@@ -121,7 +122,7 @@ class Strategy:
             raise TypeError(f"local: expected a Local, got {self.local!r}")
         if self.guard is not None:
             checks.part("guard", self.guard, "init", "guard")
-        checks.choice("weighting", self.weighting, WEIGHTINGS)
+        object.__setattr__(self, "weighting", resolved_weighting(self.weighting, self.sampler))
         if self.max_norm is not None:
             checks.number("max_norm", self.max_norm, low=0, low_open=True)
         if self.max_examples is not None:
@@ -132,7 +133,7 @@ class Strategy:
             check_with(part, self)
 
     def __repr__(self) -> str:
-        """What differs from the defaults, as one would write it."""
+        """The weighting, and what differs from the defaults, as one would write it."""
         return brief_lines(self)
 
     @property

@@ -1,12 +1,39 @@
-"""What clients weigh in a round, and what is told of those whose claims count less."""
+"""What clients weigh: by examples or alike, and what is told of claims that count less."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from understudy.core import checks
 from understudy.core.claims import without_gaps
+from understudy.core.roles import Sampler
 from understudy.core.types import Floats, Ints
 from understudy.server.state import ServerState
+
+EXAMPLES, CLIENTS = WEIGHTINGS = ("examples", "clients")
+
+
+class DefaultWeighting(str):
+    """A weighting that was not given: it is resolved again where the sampler is replaced."""
+
+    __slots__ = ()
+
+
+DEFAULT_WEIGHTING = DefaultWeighting(EXAMPLES)
+
+
+def is_default(weighting: str) -> bool:
+    """Whether a strategy has its weighting because it was given none."""
+    return isinstance(weighting, DefaultWeighting)
+
+
+def resolved_weighting(given: str, sampler: Sampler) -> str:
+    """What is given; by default by examples, unless the sampler draws by them already."""
+    if is_default(given):
+        drawn = getattr(sampler, "draws_by_examples", False)
+        return DefaultWeighting(CLIENTS if drawn else EXAMPLES)
+    checks.choice("weighting", given, WEIGHTINGS)
+    return given
 
 
 def base_weights(state: ServerState, weighting: str) -> Floats:

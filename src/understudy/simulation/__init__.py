@@ -30,6 +30,7 @@ from understudy.simulation.training.evaluation import evaluate
 from understudy.simulation.training.trainer import LocalTrainer
 
 if TYPE_CHECKING:
+    from understudy.simulation.references import pooled
     from understudy.simulation.run import Run, simulate
     from understudy.simulation.settings import Simulation
 
@@ -56,6 +57,7 @@ __all__ = [
     "hold_out",
     "iid",
     "mnist",
+    "pooled",
     "shards",
     "simulate",
     "svhn",
@@ -64,6 +66,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "pooled":
+        from understudy.simulation import references
+
+        return references.pooled
     if name in ("Run", "Simulation", "simulate"):
         from understudy.simulation import run
 

@@ -127,7 +127,7 @@ class LogFile:
                     raise CheckpointError(
                         f"{path}: expected the logs of {n_rounds} rounds, got fewer: {t}"
                     )
-                self._refuse_damaged(line, t)
+                _refuse_damaged(path, line, t)
                 size += len(line)
         os.truncate(path, size)
         self._size = size  # of the lines that are known to be on the disk
@@ -157,18 +157,32 @@ class LogFile:
                 file.seek(offset)
                 line = file.readline()
             offset += len(line)
-            self._refuse_damaged(line, t)
-            with named_faults(self._line(t)):
-                yield unpacked(json.loads(line))
+            yield _read(self.path, line, t)
 
-    def _refuse_damaged(self, line: bytes, t: int) -> None:
-        if is_damaged(line.removesuffix(b"\n")):
-            raise CheckpointError(f"{self._line(t)}: damaged: it does not fit its checksum")
-        if not line.startswith(b'{"t": %d,' % t):
-            raise CheckpointError(f"{self._line(t)}: expected the log of round {t}")
 
-    def _line(self, t: int) -> Path:
-        return self.path.with_name(f"{self.path.name}, line {t + 1}")
+def read_logs(path: Path) -> Iterator[RoundLog]:
+    """The logs of a file that may be growing: all whose lines are complete."""
+    with open(path, "rb") as file:
+        for t, line in enumerate(file):
+            if line.endswith(b"\n"):
+                yield _read(path, line, t)
+
+
+def _read(path: Path, line: bytes, t: int) -> RoundLog:
+    _refuse_damaged(path, line, t)
+    with named_faults(_line(path, t)):
+        return unpacked(json.loads(line))
+
+
+def _refuse_damaged(path: Path, line: bytes, t: int) -> None:
+    if is_damaged(line.removesuffix(b"\n")):
+        raise CheckpointError(f"{_line(path, t)}: damaged: it does not fit its checksum")
+    if not line.startswith(b'{"t": %d,' % t):
+        raise CheckpointError(f"{_line(path, t)}: expected the log of round {t}")
+
+
+def _line(path: Path, t: int) -> Path:
+    return path.with_name(f"{path.name}, line {t + 1}")
 
 
 _NESTED = ("refusals", "client_metrics")

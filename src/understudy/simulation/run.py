@@ -26,7 +26,7 @@ from understudy.core.rng import generator
 from understudy.core.threads import one_thread
 from understudy.core.types import Arrivals, Cohort, Floats, Ints, RoundLog
 from understudy.memory.commits import COMMIT_EVERY
-from understudy.memory.run_folder import STATE
+from understudy.memory.run_folder import ROUNDS, STATE
 from understudy.memory.tensor_stream import CheckpointError, named_faults
 from understudy.parts.delay import round_seconds, tell_of_cohort
 from understudy.server import checkpoint
@@ -38,9 +38,11 @@ from understudy.simulation.data.models import Model
 from understudy.simulation.data.shared_memory import IN_MEMORY
 from understudy.simulation.late import InFlight, together
 from understudy.simulation.logs import KeptLogs, Ledger, LogFile, log_of, row_of
+from understudy.simulation.references import constant_scores
 from understudy.simulation.settings import ENGINE_BEFORE, Options, Simulation, shows_settings
 from understudy.simulation.training.evaluation import PARTS, Evaluator
 from understudy.simulation.training.jobs import EngineChoice
+from understudy.simulation.training.preparation import with_inputs_for
 from understudy.simulation.training.trainer import LocalTrainer
 from understudy.strategies import strategy_of
 
@@ -110,8 +112,9 @@ class Run:
     ) -> None:
         settings.check(federation)
         federation = settings.fitted(federation)
-        self.federation, self.strategy, self.settings = federation, strategy, settings
         self._first = settings.module(federation)  # never trained
+        federation = with_inputs_for(self._first, federation)
+        self.federation, self.strategy, self.settings = federation, strategy, settings
         self._layout = Layout.of(self._first)
         kept = None
         if folder is not None:
@@ -156,7 +159,8 @@ class Run:
             state = self._resumed(folder)
         else:
             state = self.strategy.init(
-                replace(population, p=settings.availability.rates(attendance, 0)),
+                # checkpoints keep no names, so that a resumed strategy would not have them
+                replace(population, p=settings.availability.rates(attendance, 0), names=None),
                 start,
                 seed=settings.seed,
                 n_parameters=self._layout.n_parameters,
@@ -165,7 +169,7 @@ class Run:
                 round_memory=IN_MEMORY,
             )
         if folder is not None:
-            self._open_logs(folder / "rounds.jsonl", state)
+            self._open_logs(folder / ROUNDS, state)
         return state
 
     def _resumed(self, folder: Path) -> ServerState:
@@ -335,6 +339,14 @@ class Run:
             checks.choice("parts", part, PARTS)
         return self._evaluator.scores(params, parts)
 
+    @one_thread()
+    def constant_scores(self) -> dict[str, float]:
+        """Test scores of always predicting the most frequent class, or the mean of the targets.
+
+        The class, or the mean, of all training examples; a model that learnt something is better.
+        """
+        return constant_scores(self.federation, self.settings)
+
     @property
     def engine(self) -> str:
         """Which engine trains the clients: ``"loop"``, or ``"kernels"`` and their version."""
@@ -430,7 +442,7 @@ def simulate(
         The data, and who holds it.
     strategy : Strategy or str
         The server's side, and how clients train; or a method's name, such as ``"fdms"``, for the
-        method as its paper sets it.
+        method with the parts and the local training of its paper.
     model : str, torch.nn.Module, class or function
         A name such as ``"mlp"``; a module, whose weights are the start for every seed; a class or
         function that makes a module, called under the seed's generator.
@@ -448,8 +460,11 @@ def simulate(
         Of outputs and labels; the mean over a batch. A regression needs one, such as torch's
         ``mse_loss``; where it would broadcast outputs against targets of another shape, that is an
         error.
-    metrics : dict of functions, optional
-        Of outputs and labels of a whole data set, each giving a number.
+    metrics : list of str, or dict of functions, optional
+        What is measured beside loss and accuracy. By name ``"auc"``, ``"f1"``,
+        ``"balanced_accuracy"`` and ``"recall"`` of each class; of a regression ``"r2"``, ``"mae"``
+        and ``"rmse"``. Or label → name or function of outputs and labels of a whole data set, which
+        gives a number, or one for each class.
     evaluate : sequence of {"test", "validation", "train"}
         What the model is evaluated on; nothing where empty.
     evaluate_every, per_client_every : int

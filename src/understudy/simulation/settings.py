@@ -20,9 +20,11 @@ from understudy.parts.delay import Delay
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.fingerprint import digest, federation_digest
 from understudy.simulation.data.models import Model, build, is_builtin
+from understudy.simulation.training import metrics
 from understudy.simulation.training.engines import ENGINES
-from understudy.simulation.training.evaluation import PARTS, Metric
+from understudy.simulation.training.evaluation import PARTS
 from understudy.simulation.training.jobs import Loss
+from understudy.simulation.training.metrics import Metric
 
 MAY_CHANGE = ("rounds", "evaluate_every", "workers")  # when a run with a folder goes on
 ENGINE_BEFORE = "loop"  # of runs that were stored without a word about it
@@ -71,7 +73,7 @@ class Simulation:
         for name, default in (("availability", Always), ("metrics", dict)):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, default())
-        object.__setattr__(self, "metrics", dict(self.metrics))
+        object.__setattr__(self, "metrics", metrics.chosen(self.metrics))
         object.__setattr__(self, "evaluate", tuple(self.evaluate))
         checks.integer("rounds", self.rounds, low=1)
         checks.part("availability", self.availability, "init", "draw", "rates")
@@ -102,10 +104,13 @@ class Simulation:
                 "evaluate: 'validation' needs a federation with validation examples, got one "
                 "without"
             )
-        if self.per_client_every and not federation.n_classes:
+        metrics.check(self.metrics, federation.n_classes)
+        matched = federation.per_client_test == "matched"
+        if self.per_client_every and matched and not federation.n_classes:
             raise ValueError(
-                "per_client_every: expected 0 for a regression, since a client's own test set has "
-                f"the proportions of its labels, got {self.per_client_every}"
+                "per_client_every: expected 0 for a regression where it is not known whose the "
+                "test examples are (Federation.test_clients), since a client's test set is then "
+                f"drawn in the proportions of its labels, got {self.per_client_every}"
             )
 
     def fitted(self, federation: Federation) -> Federation:
@@ -130,7 +135,8 @@ class Simulation:
             for item in told_fields(self)
             if item.name not in ("model", "engine", *MAY_CHANGE)
         }
-        data, model = federation_digest(federation), digest(str(module), params)
+        data = federation_digest(federation, per_client=self.per_client_every > 0)
+        model = digest(str(module), params)
         used = {"onednn": onednn, "engine": engine}
         return json.dumps({"class": "simulation", "data": data, "model": model, **told, **used})
 
@@ -145,7 +151,7 @@ class Options(TypedDict, total=False):
     delay: Delay | None
     seed: int
     loss: Loss
-    metrics: Mapping[str, Metric] | None
+    metrics: Mapping[str, Metric | str] | Sequence[str] | None
     evaluate: Sequence[str]
     evaluate_every: int
     per_client_every: int

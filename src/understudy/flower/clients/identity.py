@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -11,6 +12,7 @@ from understudy.core.brief import shown
 from understudy.core.types import Reason
 
 LONGEST_ID = 200  # characters
+OF_A_START = re.compile(r"key-[0-9a-f]{16}|node-\d+")  # ids that last as long as a SuperNode's key
 REPLACED = "unreadable id "  # how an id begins that stands in place of one that cannot be one
 
 Names = Mapping[str, set[int]]  # registered name → ids of the connected nodes that have it

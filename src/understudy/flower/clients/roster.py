@@ -15,6 +15,8 @@ from typing import NamedTuple
 from understudy.core.brief import shown
 from understudy.core.types import Reason
 from understudy.flower.clients.identity import (
+    LONGEST_ID,
+    OF_A_START,
     ClaimRefused,
     Names,
     Node,
@@ -37,6 +39,18 @@ class Client:
     joined: int = 0  # round
     retired: bool = False
     name: str = ""  # that its key is registered under, also where its id is another
+    unseen: int = 0  # rounds in a row in which others were connected and it was not
+    came: int = -1  # the last round that its update came in
+    forgotten: bool = False  # retired because it was unseen; it may join again, as a newcomer
+    was: str = ""  # the id of the client that it continues
+
+    @property
+    def is_throwaway(self) -> bool:
+        """Whether its id is that of a key or a node that a SuperNode may have for one start only.
+
+        Never an id that belongs to a key: these are bound.
+        """
+        return not self.key and OF_A_START.fullmatch(self.id) is not None
 
 
 class Identity(NamedTuple):
@@ -90,6 +104,11 @@ class Roster:
     def number(self, client_id: str) -> int | None:
         """0 .. N-1, or None for an id nobody has."""
         return self._number.get(client_id)
+
+    def is_at(self, number: int, nodes: Container[int]) -> bool:
+        """Whether a client's node is among these."""
+        client = self.clients[number]
+        return client.node in nodes and self._by_node.get(client.node) == number
 
     def of_node(self, node_id: int) -> int | None:
         """The client that a node speaks for."""
@@ -152,7 +171,10 @@ class Roster:
             self.turn_away(node)
             raise
         number = self._number.get(who.id)
-        number = self._add(who.id, t) if number is None else number
+        if number is None:
+            number = self._add(who.id, t)
+        elif self.clients[number].forgotten:
+            number = self._add_again(number, t)
         client, ousted = self.clients[number], 0
         if client.node and self._by_node.get(client.node) == number:
             del self._by_node[client.node]
@@ -276,16 +298,49 @@ class Roster:
 
         Only for those of whom no state holds anything yet: later ones get other numbers.
         """
-        before, here, removed = self.clients, self._by_node, []
+        removed = [client for number, client in enumerate(self.clients) if number in numbers]
+        self._renumber([one for number, one in enumerate(self.clients) if number not in numbers])
+        for client in removed:
+            self._turned_away[client.node] = client.activated
+        return removed
+
+    def _renumber(self, clients: Sequence[Client]) -> None:
+        """These clients, in the order of their numbers from now on."""
+        here = {id(self.clients[number]) for number in self._by_node.values()}
         self.clients, self._number, self._by_node = [], {}, {}
         self._by_key, self._by_name = {}, {}
-        for number, client in enumerate(before):
-            if number in numbers:
-                self._turned_away[client.node] = client.activated
-                removed.append(client)
-            else:
-                self._keep(client, here.get(client.node) == number)
-        return removed
+        for client in clients:
+            self._keep(client, id(client) in here)
+
+    # -- clients that vanish ---------------------------------------------------------------------
+
+    def forget(self, number: int) -> None:
+        """It leaves because it was not seen; whoever has the right to its id may have it anew."""
+        client = self.clients[number]
+        client.retired = client.forgotten = True
+        if self._by_node.get(client.node) == number:
+            del self._by_node[client.node]
+
+    def _add_again(self, number: int, t: int) -> int:
+        """A forgotten client is back: its id and its key are those of a new number."""
+        before = self.clients[number]
+        again = Client(before.id, before.key, joined=t, name=before.name)
+        words = f" (forgotten, number {number})"  # its number stays, under an id of no node
+        before.id = f"{before.id[: LONGEST_ID - len(words)]}{words}"
+        before.key, before.name, before.forgotten = "", "", False
+        self._renumber([*self.clients, again])
+        return len(self.clients) - 1
+
+    def continue_as(self, old: int, new: int) -> None:
+        """The client of number `old` is from now on called as `new` is, and reached by its node.
+
+        The other number has what is left: the id that nobody uses any more.
+        """
+        client, before = self.clients[new], self.clients[old]
+        client.joined, client.came, client.was = before.joined, before.came, before.id
+        swapped = list(self.clients)
+        swapped[old], swapped[new] = client, before
+        self._renumber(swapped)
 
     def expect(self, ids: Sequence[str], t: int) -> list[str]:
         """These clients are expected from now on; those among them that are new."""
@@ -337,5 +392,5 @@ class Roster:
                 roster.replaced.append(client.id)
             if client.id in roster._number:
                 raise ValueError(f"Client.id: expected distinct ids, got {shown(client.id)} twice")
-            roster._keep(client, bool(client.node))
+            roster._keep(client, bool(client.node) and not client.forgotten)
         return roster

@@ -2,8 +2,9 @@
 
 from understudy.parts.availability.always import Always
 from understudy.parts.availability.bernoulli import Bernoulli, LabelBernoulli
-from understudy.parts.availability.dropout import FixedDropout
+from understudy.parts.availability.dropout import FixedDropout, fdms_dropout
 from understudy.parts.availability.full_start import FullStart
+from understudy.parts.availability.gone import Gone, leave_one_out
 from understudy.parts.availability.markov import Markov
 from understudy.parts.availability.periodic import Cyclic, Diurnal
 from understudy.parts.availability.scripted import LastRoundsAway
@@ -24,6 +25,7 @@ __all__ = [
     "Diurnal",
     "FixedDropout",
     "FullStart",
+    "Gone",
     "LabelBernoulli",
     "LastRoundsAway",
     "LessDataFirst",
@@ -34,4 +36,6 @@ __all__ = [
     "Trace",
     "YCycle",
     "YMaxFirst",
+    "fdms_dropout",
+    "leave_one_out",
 ]

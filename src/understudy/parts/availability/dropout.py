@@ -24,7 +24,10 @@ class FixedDropoutState:
 
 @dataclass(frozen=True)
 class FixedDropout:
-    """Exactly round(α N) clients are missing, others in every round.
+    """Exactly round(α N) clients are missing, redrawn in every round; any may be among them.
+
+    The two options are the protocol of FL-FDMS's experiments, and both help the methods that
+    substitute or remember; `fdms_dropout` has both on.
 
     Parameters
     ----------
@@ -55,8 +58,8 @@ class FixedDropout:
     """
 
     alpha: float = 0.5
-    keep_one_per_group: bool = True
-    first_round_full: bool = True
+    keep_one_per_group: bool = False
+    first_round_full: bool = False
     counts: str = added("0.2", "compositions", before="clients")
 
     def __post_init__(self) -> None:
@@ -113,6 +116,28 @@ class FixedDropout:
         # N = G: everyone is the only one of its group, and nobody is drawn after that
         after = (n_present - n_groups) / max(n_clients - n_groups, 1)
         return alone + (1 - alone) * after
+
+
+def fdms_dropout(
+    alpha: float = 0.5,
+    keep_one_per_group: bool = True,
+    first_round_full: bool = True,
+    counts: str = "compositions",
+) -> FixedDropout:
+    """A `FixedDropout` as in FL-FDMS's experiments: one of each group stays, round 0 is full.
+
+    Parameters
+    ----------
+    alpha : float
+        α, the share of clients that are missing from round 1 on, in [0, 1].
+    keep_one_per_group : bool
+        Whether at least one client of each of the population's `groups` is always present.
+    first_round_full : bool
+        Whether nobody is missing in round 0.
+    counts : {"compositions", "clients"}
+        How many clients of each group are present, as in `FixedDropout`.
+    """
+    return FixedDropout(alpha, keep_one_per_group, first_round_full, counts)
 
 
 def _compositions(state: FixedDropoutState) -> Compositions:

@@ -18,8 +18,8 @@ def known_sizes(population: Population, asker: str) -> Floats:
     if np.isnan(sizes).any():
         client = int(np.argmax(np.isnan(sizes)))
         raise ValueError(
-            f"{asker} needs population.n_examples of every client, and that of client {client} "
-            "is unknown (NaN)"
+            f"{asker} needs population.n_examples of every client, and that of client "
+            f"{population.called(client)} is unknown (NaN)"
         )
     return sizes
 
@@ -36,8 +36,9 @@ def held_labels(population: Population, asker: str) -> Bools:
     if without.any():
         client = int(np.argmax(without))
         raise ValueError(
-            f"{asker} needs population.label_counts of every client, and client {client} has "
-            f"{counts[client]}: expected at least one class with a count > 0, and no NaN"
+            f"{asker} needs population.label_counts of every client, and client "
+            f"{population.called(client)} has {counts[client]}: expected at least one class with a "
+            "count > 0, and no NaN"
         )
     return np.asarray(counts > 0)
 

@@ -31,6 +31,10 @@ class Blind:
     def __post_init__(self) -> None:
         checks.part("inner", self.inner, "init", "pick", "learn")
 
+    @property
+    def draws_by_examples(self) -> bool:
+        return bool(getattr(self.inner, "draws_by_examples", False))
+
     def check(self, strategy: Strategy) -> None:
         check_with(self.inner, strategy)
 

@@ -45,6 +45,10 @@ class PowerOfChoice:
         check_m("candidates", self.candidates)
         checks.choice("losses", self.losses, ("asked", "last"))
 
+    @property
+    def draws_by_examples(self) -> bool:
+        return self.candidates is not None
+
     def count(self, n_active: int) -> int:
         return count_of(self.m, n_active)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -84,8 +84,8 @@ class Uniform:
 class ByData:
     """MDSample: m draws among the reachable, with replacement, in proportion to their examples.
 
-    Drawn twice counts twice; a plain mean then already is the mean by examples, so this sampler
-    is refused together with ``weighting="examples"``.
+    Drawn twice counts twice; a plain mean then already is the mean by examples, so with this
+    sampler a strategy weighs clients alike by default, and ``weighting="examples"`` is refused.
 
     Parameters
     ----------
@@ -94,6 +94,7 @@ class ByData:
     """
 
     m: int | float | None = None
+    draws_by_examples: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_m("m", self.m)

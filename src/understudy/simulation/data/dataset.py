@@ -10,11 +10,13 @@ import numpy as np
 import torch
 
 from understudy.core import checks
+from understudy.core.brief import brief
 from understudy.core.rng import generator
 from understudy.core.types import Ints
 from understudy.registry import UnknownName, imported
 from understudy.simulation.data import user_data as own_data
 from understudy.simulation.data.federation import Federation
+from understudy.simulation.data.partition_check import checked_partition
 from understudy.simulation.data.partitions import PARTITIONS, Partition, hold_out
 
 CHUNK = 1024  # examples converted at once: a few megabytes, which stay in the cache
@@ -102,6 +104,7 @@ def divide(
     **settings: Any,
 ) -> Federation:
     """A data set divided among clients; see `understudy.simulation.federate`."""
+    name = repr(partition) if isinstance(partition, str) else brief(partition)
     if isinstance(partition, str):
         if partition not in PARTITIONS and ":" not in partition:
             raise UnknownName("partition", partition, list(PARTITIONS))
@@ -110,7 +113,8 @@ def divide(
         raise TypeError(f"partition: expected a name or a function of labels, got {partition!r}")
     train, tested = _held_out(data, test, seed)
     labels = data.y.numpy()
-    clients, groups = partition(labels[train], rng=generator(seed, "partition"), **settings)
+    returned = partition(labels[train], rng=generator(seed, "partition"), **settings)
+    clients, groups = checked_partition(name, returned, len(train))
     clients, kept, _ = own_data.split([train[mine] for mine in clients], 0.0, validation, seed)
     used = np.unique(np.concatenate([*clients, *kept, tested]))
     return Federation(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -15,9 +16,9 @@ import torch
 
 from understudy.core import checks
 from understudy.core.csv_files import faults_of
-from understudy.core.rng import generator
 from understudy.core.types import Floats, Ints, Population
-from understudy.simulation.data.partitions import Partition, apportion
+from understudy.simulation.data.client_tests import matched_tests, own_tests
+from understudy.simulation.data.partitions import Partition
 from understudy.simulation.data.shared_memory import Shared
 
 if TYPE_CHECKING:
@@ -58,6 +59,9 @@ class Federation:
         What the C classes are called.
     name : str
         What the whole is called.
+    test_clients : (len(test),) int array, optional
+        Whose each test example is; -1: nobody's. A client's own accuracy is then measured on its
+        own test examples, and a client that has none gets no number.
 
     Notes
     -----
@@ -76,6 +80,7 @@ class Federation:
     names: tuple[str, ...] | None = None
     classes: tuple[str, ...] | None = None
     name: str = ""
+    test_clients: Ints | None = None
 
     def __post_init__(self) -> None:
         n, n_clients = len(self.x), len(self.clients)
@@ -91,6 +96,8 @@ class Federation:
             object.__setattr__(
                 self, "groups", checks.array("groups", self.groups, (n_clients,), int)
             )
+        if self.test_clients is not None:
+            object.__setattr__(self, "test_clients", self._checked_owners(self.test_clients))
         if self.features is not None:
             features = checks.array("features", self.features, (n_clients, None), float)
             object.__setattr__(self, "features", features)
@@ -101,6 +108,16 @@ class Federation:
             if len(given) != length:
                 raise ValueError(f"{what}: expected {length} of them, got {len(given)}")
             object.__setattr__(self, what, tuple(given))
+
+    def _checked_owners(self, given: Ints) -> Ints:
+        owners = checks.array("test_clients", given, (len(self.test),), int)
+        low, high = int(owners.min()), int(owners.max())
+        if low < -1 or not 0 <= high < self.n_clients:
+            raise ValueError(
+                f"test_clients: expected clients in 0 .. {self.n_clients - 1}, or -1 for nobody's, "
+                f"and somebody's at least once, got {low} .. {high}"
+            )
+        return owners
 
     def _check_labels(self, n: int) -> None:
         y = self.y
@@ -153,7 +170,7 @@ class Federation:
         parts = [
             f"{self.n_clients:,} client{'s' * (self.n_clients > 1)}{groups}",
             f"{int(self.sizes.sum()):,} training examples ({each})",
-            f"{len(self.test):,} for testing",
+            f"{len(self.test):,} for testing{self._whose()}",
             f"inputs of shape {tuple(self.x.shape[1:])}",
             f"{self.n_classes} classes" if self.n_classes else "regression",
         ]
@@ -161,12 +178,17 @@ class Federation:
             parts.insert(2, f"{len(self.indices('validation')):,} for validation")
         return f"<Federation{f' {self.name!r}' if self.name else ''}: {', '.join(parts)}>"
 
+    def _whose(self) -> str:
+        if self.test_clients is None:
+            return ""
+        n_owners = len(np.unique(self.test_clients[self.test_clients >= 0]))
+        whose = "each client's" if n_owners == self.n_clients else f"{n_owners} clients'"
+        return f" ({whose} own)"
+
     def __getstate__(self) -> dict[str, Any]:
         # shared memory belongs to the process that made it
         held = dict(self.__dict__)  # at once: another thread may be adding to it
-        for name in ("_shared", "_in_columns"):
-            held.pop(name, None)
-        return held
+        return {name: value for name, value in held.items() if not name.startswith("_")}
 
     @classmethod
     def from_arrays(
@@ -175,10 +197,10 @@ class Federation:
         y: npt.ArrayLike | torch.Tensor,
         *,
         clients: npt.ArrayLike | Sequence[npt.ArrayLike] | Partition,
-        test: float | tuple[Any, Any] = 0.2,
+        test: float | tuple[Any, ...] = 0.2,
         validation: float = 0.0,
         seed: int = 0,
-        dtype: torch.dtype = torch.float32,
+        dtype: torch.dtype | None = None,
         name: str = "",
     ) -> Self:
         """A federation from arrays in memory, which are copied.
@@ -186,24 +208,27 @@ class Federation:
         Parameters
         ----------
         x : (n, …) array or tensor
-            Inputs, converted to `dtype`; bytes (uint8) are taken for pixels and divided by 255.
+            Inputs. Whole numbers stay whole (int64), such as the words of a text; bytes (uint8) are
+            taken for pixels and divided by 255.
         y : (n,) or (n, …) array or tensor
             Whole numbers: labels from 0 on. Text: names of classes, in alphabetical order. Numbers
             with a fraction (a floating type, whatever the values): targets of a regression.
         clients : (n,) array of ids, list of index arrays, or Partition
             Who holds what. Ids may be text or any whole numbers; clients are numbered in their
             order, and `names` keeps them.
-        test : float, or (x, y)
+        test : float, (x, y) or (x, y, clients)
             A share in (0, 1) of each client's own examples, rounded, that is held out: the common
-            test set is the union of these, so that it is made up as the federation is. Or a test
-            set of its own.
+            test set is the union of these, so that it is made up as the federation is, and
+            `test_clients` says whose each is. Or a test set of its own; a third array, of clients'
+            ids, says whose its examples are (ids that no client has: nobody's).
         validation : float
             A share in [0, 1) of each client's own examples, counted before any are held out for
             testing, that it keeps for validation.
         seed : int
             Which examples are held out.
-        dtype : torch.dtype
-            Type of the inputs; ``torch.int64`` for such as the words of a text.
+        dtype : torch.dtype, optional
+            Type of the inputs; by default int64 for whole numbers, else float32. A run converts
+            whole numbers for a model that takes none, as all built-in ones.
         name : str
             What the whole is called.
 
@@ -224,27 +249,28 @@ class Federation:
     @classmethod
     def from_datasets(
         cls,
-        datasets: Sequence[Any],
+        datasets: Sequence[Any] | Mapping[str, Any],
         *,
         test: float | Any = 0.2,
         validation: float = 0.0,
         seed: int = 0,
         x_key: str | None = None,
         y_key: str | None = None,
-        dtype: torch.dtype = torch.float32,
+        dtype: torch.dtype | None = None,
         name: str = "",
     ) -> Self:
         """A federation from one data set per client, each read through once.
 
         Parameters
         ----------
-        datasets : list
-            For each client, anything with a length and items by number: torch data sets, and what
-            ``flwr-datasets`` and ``datasets`` return. Items are pairs (x, y) or dictionaries.
+        datasets : list, or dict
+            For each client (of a dict: by its name), anything with a length and items by number:
+            torch data sets, and what ``flwr-datasets`` and ``datasets`` return. Items are pairs
+            (x, y) or dictionaries.
             Pictures (of PIL) become channels first, in [0, 1]. What an item's transform draws is
             drawn once.
-        test : float, or a data set
-            As in `from_arrays`.
+        test : float, a data set, or a dict of them
+            As in `from_arrays`; of a dict, each client's own.
         validation, seed, dtype, name
             As in `from_arrays`.
         x_key, y_key : str, optional
@@ -266,12 +292,19 @@ class Federation:
         client: str,
         label: str,
         features: Sequence[str] | None = None,
+        drop: Sequence[str] | str = (),
+        encode: Sequence[str] | str = (),
+        impute: str | float | Mapping[str, str | float] | None = None,
+        standardise: bool | None = None,
         test: float | str | Path | Any = 0.2,
         validation: float = 0.0,
         seed: int = 0,
         name: str = "",
     ) -> Self:
         """A federation from a table with a column that says whose each row is.
+
+        All that is wrong with the table is one error: each column, how many rows, an example, and
+        the option that settles it.
 
         Parameters
         ----------
@@ -282,17 +315,41 @@ class Federation:
         label : str
             The column with the label, or the target of a regression (a floating type).
         features : list of str, optional
-            The columns with the inputs, all numbers; by default all others.
+            The columns with the inputs; by default all others.
+        drop : list of str
+            Columns to leave out, such as ids and dates.
+        encode : list of str, or "auto"
+            Columns of categories, each of which becomes an input of 0 or 1, in the order of the
+            alphabet; ``"auto"``: all columns of words. A category that only a test table has is 0
+            everywhere.
+        impute : {"median", "mean", "most_frequent"}, number, or dict, optional
+            What gaps are filled with; a dict: for each column its own. Gaps of encoded columns are
+            filled with the most frequent category.
+        standardise : bool, optional
+            True: each column of numbers is brought to mean 0 and standard deviation 1. By default
+            it is not, with a warning where inputs are large or of unequal size; False: no warning.
         test : float, table or path
-            As in `from_arrays`; a table needs no column of clients.
+            As in `from_arrays`; a table needs no column of clients. Where it has one,
+            `test_clients` says whose its rows are.
         validation, seed, name
             As in `from_arrays`.
-        """
-        from understudy.simulation.data import user_data as own_data
 
-        arrays = own_data.from_table(table, client, label, features, test, validation, seed)
+        Notes
+        -----
+        Medians, means and deviations are those of the rows that clients train on, all clients
+        together, so nothing of the test rows leaks. A real federation would have to share them.
+        """
+        from understudy.simulation.data.table_inputs import TableOptions, from_table
+
+        options = TableOptions(drop, encode, impute, standardise)
+        arrays, spoilers = from_table(
+            table, client, label, features, test, validation, seed, options
+        )
         with faults_of(Path(table) if isinstance(table, str | Path) else None):
-            return cls(**arrays, name=name)
+            made = cls(**arrays, name=name)
+        for line in spoilers:
+            warnings.warn(f"from_table: {line}", stacklevel=2)
+        return made
 
     @property
     def n_clients(self) -> int:
@@ -325,9 +382,17 @@ class Federation:
         """The same, with targets (n,) of a regression as (n, 1); itself where there are none."""
         if self.y.ndim != 1 or not self.y.is_floating_point():
             return self
-        if "_in_columns" not in self.__dict__:  # made once: runs share its shared memory
-            self.__dict__["_in_columns"] = replace(self, y=self.y.unsqueeze(1))
-        result: Federation = self.__dict__["_in_columns"]
+        return self._with("_in_columns", y=self.y.unsqueeze(1))
+
+    def in_floats(self, dtype: torch.dtype) -> Federation:
+        """The same, with inputs of a floating type."""
+        return self._with(f"_in_{dtype}", x=self.x.to(dtype))
+
+    def _with(self, name: str, **changes: Any) -> Federation:
+        """Made once, and kept under a name: runs share its shared memory."""
+        if name not in self.__dict__:
+            self.__dict__[name] = replace(self, **changes)
+        result: Federation = self.__dict__[name]
         return result
 
     def indices(self, split: Literal["train", "validation", "test"]) -> Ints:
@@ -348,48 +413,33 @@ class Federation:
             label_counts=self.label_counts,
             features=self.features,
             groups=self.groups,
+            names=self.names,
         )
 
-    def client_tests(self, seed: int = 0) -> tuple[Ints, ...]:
-        """A test set of each client's own: the common one, in the proportions of its labels.
+    @property
+    def per_client_test(self) -> Literal["own", "matched"]:
+        """What each client's accuracy is measured on: its own test examples, or a matched draw."""
+        return "matched" if self.test_clients is None else "own"
 
-        Of each class as many examples of the common test set are drawn as make the client's
-        training proportions, and altogether as many as the test set allows: the class of which the
-        client has most, compared with the test set, is used up. They are drawn without
-        replacement, since a repeated example tells nothing new and would make accuracies look surer
-        than they are. A class that the test set lacks is left out. Ascending.
+    def client_tests(self, seed: int = 0) -> tuple[Ints, ...]:
+        """A test set for each client, ascending.
+
+        Where it is known whose the test examples are (`test_clients`), a client's own: none for a
+        client that has none. Elsewhere the common test set in the proportions of its labels: of
+        each class as many examples are drawn as make the client's training proportions, and
+        altogether as many as the test set allows: the class of which the client has most, compared
+        with the test set, is used up. They are drawn without replacement, since a repeated example
+        tells nothing new and would make accuracies look surer than they are. A class that the test
+        set lacks is left out. The two are never mixed within a federation.
 
         Parameters
         ----------
         seed : int
-            Which examples are drawn.
+            Which examples are drawn, where they are drawn.
         """
-        if self.label_counts is None:
-            raise ValueError("client_tests: a client's own test set needs classes; y has none")
-        labels = self.y.cpu().numpy()[self.test]
-        by_class = [self.test[labels == label] for label in range(self.n_classes)]
-        supply = np.array([len(examples) for examples in by_class])
-        return tuple(
-            self._client_test(client, by_class, supply, generator(seed, "client test", 0, client))
-            for client in range(self.n_clients)
-        )
-
-    def _client_test(
-        self, client: int, by_class: list[Ints], supply: Ints, rng: np.random.Generator
-    ) -> Ints:
-        assert self.label_counts is not None
-        mine = np.where(supply > 0, self.label_counts[client], 0).astype(np.int64)
-        total = int(mine.sum())
-        if not total:
-            raise ValueError(f"test: it has no example of the classes of client {client}")
-        n_drawn = min(int(supply[c]) * total // int(mine[c]) for c in np.flatnonzero(mine))
-        counts = apportion(n_drawn, mine)
-        drawn = [
-            rng.permutation(examples)[:count]
-            for examples, count in zip(by_class, counts, strict=True)
-            if count
-        ]
-        return np.sort(np.concatenate(drawn))
+        if self.test_clients is not None:
+            return own_tests(self.test, self.test_clients, self.n_clients)
+        return matched_tests(self, seed)
 
     def shared(self) -> tuple[Shared, Shared]:
         """x and y in shared memory, copied once, for worker processes."""

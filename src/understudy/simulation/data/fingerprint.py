@@ -26,9 +26,20 @@ def digest(*parts: object) -> str:
     return hashed.hexdigest()
 
 
-def federation_digest(federation: Federation) -> str:
-    """A hash of the data and of who holds it."""
+def federation_digest(federation: Federation, per_client: bool = True) -> str:
+    """A hash of the data and of who holds it.
+
+    Whose the test examples are counts where it is known, since it decides what each client's
+    accuracy is measured on; not with `per_client` false, for a run that measures none.
+    """
     held = [*federation.clients, *(federation.validation or ())]
+    owners = federation.test_clients if per_client else None
     return digest(
-        federation.x, federation.y, federation.test, *held, federation.groups, federation.features
+        federation.x,
+        federation.y,
+        federation.test,
+        *held,
+        federation.groups,
+        federation.features,
+        *([] if owners is None else ["test_clients", owners]),
     )

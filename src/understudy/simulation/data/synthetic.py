@@ -72,7 +72,8 @@ def synthetic(
         name=f"synthetic({alpha:g}, {beta:g})",
     )
     features = np.array([truth for _, _, truth in drawn])
-    return replace(federation, features=features, n_classes=N_CLASSES)
+    # whose the test examples are is left out: published numbers of clients are of matched draws
+    return replace(federation, features=features, n_classes=N_CLASSES, test_clients=None)
 
 
 def _client(alpha: float, beta: float, rng: np.random.Generator) -> tuple[Floats, Ints, Floats]:

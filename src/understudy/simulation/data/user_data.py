@@ -1,4 +1,4 @@
-"""A user's own data: arrays, data sets and tables, turned into the fields of a `Federation`."""
+"""A user's own data: arrays and data sets, turned into the fields of a `Federation`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ import numpy.typing as npt
 import torch
 
 from understudy.core import checks
-from understudy.core.csv_files import faults_of
+from understudy.core.brief import shown
 from understudy.core.rng import generator
 from understudy.core.types import Ints
 from understudy.simulation.data.partitions import Partition
-from understudy.simulation.data.tables import table_of
 
 X_KEYS = ("image", "img", "x", "features", "input", "inputs", "pixel_values", "data")
 Y_KEYS = ("label", "labels", "y", "target", "targets", "fine_label")
@@ -24,7 +23,7 @@ Fields = dict[str, Any]
 
 
 def from_arrays(
-    x: Any, y: Any, clients: Any, test: Any, validation: float, seed: int, dtype: torch.dtype
+    x: Any, y: Any, clients: Any, test: Any, validation: float, seed: int, dtype: torch.dtype | None
 ) -> Fields:
     """See `Federation.from_arrays`."""
     inputs = as_inputs("x", x, dtype)
@@ -33,17 +32,21 @@ def from_arrays(
     if len(labels) != n:
         raise ValueError(f"y: expected {n} labels, as many as there are inputs, got {len(labels)}")
     held, groups, names = dealt(clients, n)
+    owners: Ints | None
     if isinstance(test, Real):
         checks.number("test", test, low=0, high=1, low_open=True, high_open=True)
-        share, tested = float(test), None
-    else:
-        share, (inputs, labels) = 0.0, _with_test(inputs, labels, classes, test, dtype)
-        tested = np.arange(n, len(inputs))
-    train, kept, held_out = split(held, share, validation, seed)
-    if tested is None:
-        tested = np.sort(np.concatenate(held_out))
+        train, kept, held_out = split(held, float(test), validation, seed)
+        tested = np.concatenate(held_out)
         if not len(tested):
-            raise ValueError(f"test: a share of {share:g} of so few examples holds out none")
+            raise ValueError(f"test: a share of {test:g} of so few examples holds out none")
+        order = np.argsort(tested, kind="stable")
+        owners = np.repeat(np.arange(len(held)), [len(mine) for mine in held_out])[order]
+        tested = tested[order]
+    else:
+        train, kept, _ = split(held, 0.0, validation, seed)
+        inputs, labels = _with_test(inputs, labels, classes, test, dtype)
+        tested = np.arange(n, len(inputs))
+        owners = _owners(test[2], names, len(held), len(tested)) if len(test) == 3 else None
     if validation and not any(len(mine) for mine in kept):
         raise ValueError(f"validation: a share of {validation:g} of so few examples keeps none")
     return {
@@ -52,6 +55,7 @@ def from_arrays(
         "clients": train,
         "validation": kept if validation else None,
         "test": tested,
+        "test_clients": owners,
         "groups": groups,
         "names": names,
         "classes": classes,
@@ -60,11 +64,11 @@ def from_arrays(
 
 
 def from_datasets(
-    datasets: Sequence[Any],
+    datasets: Sequence[Any] | Mapping[str, Any],
     test: Any,
     validation: float,
     seed: int,
-    dtype: torch.dtype,
+    dtype: torch.dtype | None,
     *,
     x_key: str | None,
     y_key: str | None,
@@ -72,46 +76,33 @@ def from_datasets(
     """See `Federation.from_datasets`."""
     if not len(datasets):
         raise ValueError("datasets: expected at least one data set, got none")
-    read = [_read(f"datasets[{i}]", data, x_key, y_key) for i, data in enumerate(datasets)]
-    ends = np.cumsum([len(labels) for _, labels in read])
-    held = tuple(np.split(np.arange(ends[-1]), ends[:-1]))
-    x = _stacked([(f"datasets[{i}]", inputs) for i, (inputs, _) in enumerate(read)])
-    y = np.array([label for _, labels in read for label in labels])
-    if not isinstance(test, Real):
+    x, y, clients = _joined("datasets", datasets, x_key, y_key)
+    if isinstance(test, Mapping):
+        test = _joined("test", test, x_key, y_key)
+    elif not isinstance(test, Real):
         inputs, labels = _read("test", test, x_key, y_key)
         test = _stacked([("test", inputs)]), np.array(labels)
-    return from_arrays(x, y, Partition(held, None), test, validation, seed, dtype)
+    if not isinstance(datasets, Mapping):
+        clients = Partition(tuple(np.flatnonzero(clients == i) for i in range(len(datasets))), None)
+    return from_arrays(x, y, clients, test, validation, seed, dtype)
 
 
-def from_table(
-    table: Any,
-    client: str,
-    label: str,
-    features: Sequence[str] | None,
-    test: Any,
-    validation: float,
-    seed: int,
-) -> Fields:
-    """See `Federation.from_table`."""
-    if isinstance(features, str):
-        features = [features]
-    inputs = [("features", name) for name in features or ()]
-    own = table_of("table", table, client, [("client", client), ("label", label), *inputs])
-    with faults_of(own.path):
-        clients, y = own.column("client", client), own.column("label", label)
-        if features is None:
-            features = [name for name in own.frame.columns if name not in (client, label)]
-        x = own.numbers("features", features)
-    if not isinstance(test, Real):
-        other = table_of("test", test, client, [("test", name) for name in (label, *features)])
-        with faults_of(other.path):
-            test = other.numbers("test", features), other.column("test", label)
-    with faults_of(own.path):
-        return from_arrays(x, y, clients, test, validation, seed, torch.float32)
+def _joined(
+    name: str, datasets: Sequence[Any] | Mapping[str, Any], x_key: str | None, y_key: str | None
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any], Any]:
+    """Inputs and labels of all data sets, and the name or number of the one each is from."""
+    named = dict(datasets) if isinstance(datasets, Mapping) else dict(enumerate(datasets))
+    read = {key: _read(f"{name}[{key!r}]", data, x_key, y_key) for key, data in named.items()}
+    x = _stacked([(f"{name}[{key!r}]", inputs) for key, (inputs, _) in read.items()])
+    y = np.array([label for _, labels in read.values() for label in labels])
+    return x, y, np.repeat(list(read), [len(labels) for _, labels in read.values()])
 
 
-def as_inputs(name: str, values: Any, dtype: torch.dtype) -> torch.Tensor:
-    """(n, …) a copy as a tensor; bytes become numbers in [0, 1]."""
+def as_inputs(name: str, values: Any, dtype: torch.dtype | None) -> torch.Tensor:
+    """(n, …) a copy as a tensor; bytes become numbers in [0, 1].
+
+    Without a type, whole numbers are int64 and all else is float32.
+    """
     array = _array(name, values)
     if array.dtype.kind not in "biuf" or not array.ndim or not len(array):
         raise ValueError(
@@ -121,6 +112,9 @@ def as_inputs(name: str, values: Any, dtype: torch.dtype) -> torch.Tensor:
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         row = int(np.argwhere(~np.isfinite(array))[0][0])
         raise ValueError(f"{name}[{row}]: expected finite numbers, got {array[row]!r}")
+    if dtype is None:
+        whole = array.dtype.kind in "iu" and array.dtype != np.uint8
+        dtype = torch.int64 if whole else torch.float32
     tensor = torch.tensor(array).to(dtype)
     if array.dtype == np.uint8 and dtype.is_floating_point:
         tensor /= 255
@@ -206,11 +200,18 @@ def split(
 
 
 def _with_test(
-    x: torch.Tensor, y: torch.Tensor, classes: tuple[str, ...] | None, test: Any, dtype: torch.dtype
+    x: torch.Tensor,
+    y: torch.Tensor,
+    classes: tuple[str, ...] | None,
+    test: Any,
+    dtype: torch.dtype | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Inputs and labels with those of the test set behind them."""
-    if not isinstance(test, (tuple, list)) or len(test) != 2:
-        raise ValueError(f"test: expected a share in (0, 1) or a pair (x, y), got {test!r}")
+    if not isinstance(test, (tuple, list)) or len(test) not in (2, 3):
+        raise ValueError(
+            "test: expected a share in (0, 1), or a pair (x, y), or (x, y, clients), got "
+            f"{shown(test)}"
+        )
     x_test, (y_test, _) = (
         as_inputs("test[0]", test[0], dtype),
         as_labels("test[1]", test[1], classes),
@@ -229,6 +230,19 @@ def _with_test(
             f"{y_test.dtype} and {tuple(y_test.shape[1:])}"
         )
     return torch.cat([x, x_test]), torch.cat([y, y_test])
+
+
+def _owners(ids: Any, names: tuple[str, ...] | None, n_clients: int, n: int) -> Ints | None:
+    """Whose each test example is, by the names of clients; None where it is never a client's."""
+    given = np.asarray(ids)
+    if given.shape != (n,):
+        raise ValueError(
+            f"test: expected a client's id for each of the {n} examples, got {given.dtype} of "
+            f"shape {given.shape}"
+        )
+    numbers = {name: i for i, name in enumerate(names or map(str, range(n_clients)))}
+    owners = np.array([numbers.get(name, -1) for name in given.astype(str).tolist()])
+    return owners if (owners >= 0).any() else None
 
 
 def _array(name: str, values: Any) -> npt.NDArray[Any]:

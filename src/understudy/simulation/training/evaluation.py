@@ -1,7 +1,7 @@
 """How good a model is: what is measured, when, and on which examples.
 
-Loss, accuracy and the user's own metrics. Outputs and sums are taken in batches of a fixed size,
-whoever computes them: this process, or workers.
+Loss, accuracy and the metrics asked for, all from one pass. Outputs and sums are taken in batches
+of a fixed size, whoever computes them: this process, or workers.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -21,14 +21,13 @@ from understudy.core.types import Floats, Ints
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.training.conv_kernels import kernels
 from understudy.simulation.training.jobs import Loss
+from understudy.simulation.training.metrics import Metric, by_class, class_names
 
 if TYPE_CHECKING:
     from understudy.simulation.settings import Simulation
 
 BATCH = 250  # examples
 PARTS = ("test", "validation", "train")  # what a model can be evaluated on
-
-Metric = Callable[[torch.Tensor, torch.Tensor], Any]  # outputs, labels of a data set -> a number
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +83,11 @@ class Evaluator:
         return {name: np.array([row.get(name, np.nan) for row in rows]) for name in names}
 
     def _score(self, outputs: torch.Tensor, labels: torch.Tensor) -> dict[str, float]:
-        return score(outputs, labels, self.settings.loss, self.settings.metrics)
+        return score(outputs, labels, self.settings.loss, self.settings.metrics, self._classes)
+
+    @cached_property
+    def _classes(self) -> tuple[str, ...]:
+        return class_names(self.federation.classes, self.federation.n_classes)
 
     @cached_property
     def _examples(self) -> dict[str, Ints]:
@@ -210,13 +213,14 @@ def score(
     labels: torch.Tensor,
     loss: Loss,
     metrics: Mapping[str, Metric] | None = None,
+    classes: Sequence[str] = (),
 ) -> dict[str, float]:
-    """Loss, accuracy where labels are classes, and the user's metrics, of one set of outputs."""
+    """Loss, accuracy where labels are classes, and other metrics, of one set of outputs."""
     scores = {"loss": mean_loss(outputs, labels, loss)}
     if classifies(outputs, labels):
         scores["accuracy"] = float((outputs.argmax(dim=1) == labels).double().mean())
     for name, metric in (metrics or {}).items():
-        scores[name] = float(metric(outputs, labels))
+        scores |= by_class(name, metric(outputs, labels), classes)
     return scores
 
 

@@ -11,14 +11,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
+from torch import nn
 
 from understudy.core.flat import Layout
 from understudy.core.threads import alone_in_torch, one_thread
+from understudy.simulation.data.federation import Federation
 from understudy.simulation.training.conv_kernels import Cost, measure
 from understudy.simulation.training.engines import choose
 from understudy.simulation.training.generators import forked
 from understudy.simulation.training.jobs import Recipe
-from understudy.simulation.training.targets import check_targets
+from understudy.simulation.training.targets import PROBE, check_targets, outputs_for
 
 
 def prepared(
@@ -49,3 +51,24 @@ def prepared(
         cost = measure(recipe.module, x[:1], recipe.local.batch_size)
         recipe = replace(recipe, onednn=cost.onednn)  # part of a run: it decides last bits
         return replace(recipe, engine=choose(recipe, x, y, engine)), cost
+
+
+def with_inputs_for(module: nn.Module, federation: Federation) -> Federation:
+    """The data with inputs that the model takes: whole numbers stay so where it looks them up.
+
+    They are converted to the model's floating type where a forward of a few of them fails as they
+    are and works when converted: an embedding takes whole numbers, a linear layer does not.
+    """
+    few, dtype = federation.x[:PROBE], Layout.of(module).dtype
+    if few.is_floating_point() or few.is_complex():
+        return federation
+    with alone_in_torch(), one_thread(), forked("cpu"), torch.autocast("cpu", enabled=False):
+        try:
+            outputs_for(module, few)
+            return federation
+        except Exception:  # anybody's forward: what it raises is not known
+            try:
+                outputs_for(module, few.to(dtype))
+            except Exception:
+                return federation  # something else is wrong, and the first step says so itself
+    return federation.in_floats(dtype)

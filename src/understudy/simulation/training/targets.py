@@ -59,7 +59,7 @@ def check_targets(module: nn.Module, loss: Loss, x: torch.Tensor, y: torch.Tenso
     if not len(x):
         return
     few = torch.arange(PROBE) % len(x)
-    outputs, targets = _outputs(module, x[few]), y[few]
+    outputs, targets = outputs_for(module, x[few]), y[few]
     if not isinstance(outputs, torch.Tensor):
         return
     try:
@@ -82,7 +82,8 @@ def _probabilities(y: torch.Tensor) -> bool:
 
 
 @torch.no_grad()
-def _outputs(module: nn.Module, x: torch.Tensor) -> Any:
+def outputs_for(module: nn.Module, x: torch.Tensor) -> Any:
+    """What a model says in evaluation mode; it is not changed."""
     training = module.training
     try:
         return module.eval()(x)

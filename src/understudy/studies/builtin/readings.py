@@ -9,6 +9,7 @@ import numpy as np
 from torch import nn
 
 from understudy.core import checks
+from understudy.core.describe import added
 from understudy.core.types import Bools, Floats, Ints, Population, RoundEnd, RoundStart, Setup
 from understudy.parts.availability.dropout import FixedDropout, FixedDropoutState
 from understudy.parts.availability.skewed import (
@@ -48,20 +49,22 @@ class AtMostDropout:
         α, the largest share of clients that are missing, in [0, 1].
     first_round_full : bool
         Whether nobody is missing in round 0.
+    keep_one_per_group : bool
+        Whether one client of each group is always present, as in `FixedDropout`.
     """
 
     alpha: float = 0.5
-    first_round_full: bool = True
+    first_round_full: bool = False
+    keep_one_per_group: bool = added("0.2", False, before=True)
 
     def __post_init__(self) -> None:
-        checks.number("alpha", self.alpha, low=0, high=1)
-        checks.choice("first_round_full", self.first_round_full, (True, False))
+        self._exactly()  # which checks them
 
     def init(self, population: Population) -> FixedDropoutState:
         return self._exactly().init(population)
 
     def _exactly(self) -> FixedDropout:
-        return FixedDropout(self.alpha, first_round_full=self.first_round_full)
+        return FixedDropout(self.alpha, self.keep_one_per_group, self.first_round_full)
 
     def draw(self, state: FixedDropoutState, t: int, rng: np.random.Generator) -> Bools:
         n_clients = len(state.groups)

@@ -97,6 +97,9 @@ def touches(path: tuple[str, ...], document: Document, strategy: str, mode: str 
         return mode in with_field({mode: document["availability"][mode]}, path[1])
     if first == "local" and len(path) > 1:
         return not settles(document["strategies"][strategy], path[1])
+    if first == "weighting":
+        own = document["strategies"][strategy]
+        return not isinstance(own, Mapping) or "weighting" not in own
     return True
 
 
@@ -131,9 +134,14 @@ def moved(document: Document, axis: Axis, level: Level, mode: str) -> Document:
 
 
 def put_for_all(document: Document, path: tuple[str, ...], value: Any) -> Document:
-    """A value at a key; one of `local` reaches strategies made in Python too."""
+    """A value at a key; `local` and `weighting` reach strategies made in Python too."""
     changed = put(document, path, value)
-    if path[0] == "local":
+    if path[0] == "weighting":
+        methods.check_weighting(value)
+        if value == methods.PAPER:
+            return changed  # its own
+        value = methods.study_weighting(value)
+    if path[0] in ("local", "weighting"):
         for label, strategy in document["strategies"].items():
             if methods.given_as_object(strategy):
                 changed = put(changed, ("strategies", label, *path), value)

@@ -81,6 +81,7 @@ class Task:
     path: tuple[str, ...]  # folders that come first on sys.path: where plug-ins are found
     # module → sha256 of its file when its things were made for this task
     sources: Mapping[str, str] = field(repr=False)
+    pooled: bool  # all training data at one client: see `understudy.simulation.pooled`
 
     def __init__(
         self,
@@ -92,6 +93,7 @@ class Task:
         analysis: tuple[str, ...] = (),
         path: tuple[str, ...] = (),
         sources: Mapping[str, str] | None = None,
+        pooled: bool = False,
         **options: Unpack[Options],
     ) -> None:
         settings = Simulation(model=model, rounds=rounds, **cast(Any, options))
@@ -102,6 +104,7 @@ class Task:
             analysis=analysis,
             path=path,
             sources=plugins.digests() if sources is None else sources,
+            pooled=pooled,
         )
 
     def __getattr__(self, name: str) -> Any:
@@ -127,10 +130,13 @@ class Task:
         workers: int | None = None,
     ) -> Run:
         """The simulation, ready to be iterated; with a folder it continues where it stopped."""
+        from understudy.simulation.references import pooled
         from understudy.simulation.run import Run
 
-        data = self.federation() if federation is None else federation
-        return Run(data, self.strategy, replace(self.settings, workers=workers), folder, ledger)
+        data, strategy = self.federation() if federation is None else federation, self.strategy
+        if self.pooled:
+            data, strategy = pooled(data, strategy)
+        return Run(data, strategy, replace(self.settings, workers=workers), folder, ledger)
 
     def settled(self) -> Task:
         """The same task, its numbers as its parts declare them: 1 where 1.0 is meant is 1.0."""
@@ -154,6 +160,8 @@ class Task:
         }
         described["model"] = canonical_model(settings.model)
         described["data"] = self._described_data()
+        if self.pooled:
+            described["pooled"] = True
         refuse_unknown(described)  # two of them would be one cell
         names = sorted(foreign_sources(described))
         sources = {name: source_digest(name, self.sources) for name in names}
@@ -162,7 +170,11 @@ class Task:
 
     def _described_data(self) -> Any:
         if isinstance(self.data, DataRecipe):
-            return canonical_data(self.data)
+            described = canonical_data(self.data)
+            if self.data.partition is None and ":" in self.data.name and self.per_client_every:
+                # others' data may know whose their test examples are; in earlier cells none did
+                described["client_tests"] = "own where known"
+            return described
         return {"class": "Federation", "digest": digest_of(self.data)}
 
 

@@ -13,6 +13,7 @@ from understudy.core.suggestions import suggestion
 from understudy.measures import MEASURES
 from understudy.simulation.settings import Simulation
 from understudy.simulation.training.evaluation import PARTS
+from understudy.simulation.training.metrics import METRICS
 from understudy.studies.definition.build import data as materials
 from understudy.studies.definition.build import methods
 from understudy.studies.definition.build import parts as structure
@@ -30,11 +31,22 @@ from understudy.studies.definition.toml_text import parsed_toml
 
 __all__ = ["StudyError", "normal", "read", "scaled", "seeds_of"]
 
-TOLD = ("name", "title", "shows", "baseline", "target", "metric")  # of the study as a whole
+# of the study as a whole
+TOLD = ("name", "title", "shows", "baseline", "target", "metric", "references")
 SETTINGS = tuple(item.name for item in fields(Simulation))
 # those that a cell does not get from a key of their own, as it is written: `seeds` are the seeds
 MADE = ("model", "availability", "delay", "seed", "loss", "metrics", "workers")
-GRID = ("rounds", "seeds", "data", "model", "local", "strategies", "availability", "axes")
+GRID = (
+    "rounds",
+    "seeds",
+    "data",
+    "model",
+    "local",
+    "weighting",
+    "strategies",
+    "availability",
+    "axes",
+)
 ASKED = (
     *GRID,
     *(name for name in SETTINGS if name not in (*GRID, "seed", "workers")),
@@ -47,6 +59,7 @@ PART_PREFIXES = tuple(f"{part}_" for part in PARTS)
 TUNED = ("tune", "metric")
 MOST_SEEDS = 100_000  # each is a run, or many
 MEASURED = ("loss", "accuracy")  # by the evaluation itself
+ONE_NUMBER = tuple(name for name in METRICS if name != "recall")
 
 
 def read(source: str | Path) -> tuple[Document, str, Path | None]:
@@ -212,8 +225,8 @@ def analysis(document: Document) -> tuple[str, ...]:
 
 def check_tuned(metric: str, part: str, document: Document) -> None:
     """Refuse a metric of ``[tune]`` that no trial of these words would have."""
-    known = [f"{part}_{name}" for name in _measured(document)]
-    if metric not in known:
+    known = [f"{part}_{name}" for name in (*MEASURED, *metrics(document))]
+    if metric not in known and not metric.startswith(_of_classes(part, document)):
         raise StudyError(f"no metric {metric!r}; {suggestion(metric, known)}", *TUNED)
 
 
@@ -227,16 +240,30 @@ def check_metric(metric: str | None, documents: Sequence[Document]) -> None:
         for part in (parts,) if isinstance(parts, str) else parts:
             # loss and accuracy on test data have measures of their own
             told = MEASURED if part == "test" else ()
-            names = [name for name in _measured(document) if name not in told]
+            names = [name for name in (*MEASURED, *metrics(document)) if name not in told]
             known |= dict.fromkeys(f"{part}_{name}_last" for name in names)
+            if metric.endswith("_last") and metric.startswith(_of_classes(part, document)):
+                return
     if metric not in known:
         raise StudyError(f"no measure {metric!r}; {suggestion(metric, known)}", "metric")
 
 
-def _measured(document: Document) -> list[str]:
-    """What a model is evaluated by: loss, accuracy and the study's own."""
-    own = document.get("metrics", {})
-    return [*MEASURED, *(own if isinstance(own, Mapping) else ())]
+def _of_classes(part: str, document: Document) -> tuple[str, ...]:
+    """How measures begin that may be there for each class, whose names the data tell."""
+    several = [name for name, value in metrics(document).items() if value not in ONE_NUMBER]
+    return tuple(f"{part}_{name}_" for name in several)
+
+
+def metrics(document: Document) -> Mapping[str, Any]:
+    """What is measured beside loss and accuracy: label → name or function."""
+    given = document.get("metrics", {})
+    if isinstance(given, list | tuple) and all(isinstance(name, str) for name in given):
+        return {name: name for name in given}
+    if not isinstance(given, Mapping):
+        names = ", ".join(METRICS)
+        expected = f"a list of names ({names}), or a table of functions"
+        raise StudyError(f"expected {expected}, got {shown(given)}", "metrics")
+    return given
 
 
 def seeds_of(value: Any) -> tuple[int, ...]:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from torch.nn.functional import cross_entropy
 
 from understudy.core.suggestions import suggestion
-from understudy.server.strategy import Strategy
+from understudy.server.weights import EXAMPLES
 from understudy.simulation.settings import Simulation
+from understudy.simulation.training import metrics as measured
 from understudy.studies.definition import document as config
 from understudy.studies.definition import tiny
 from understudy.studies.definition.axes import (
@@ -37,6 +38,7 @@ from understudy.studies.definition.errors import (
     within,
 )
 from understudy.studies.definition.overrides import LISTED, Document, path_of, with_field
+from understudy.studies.definition.reference_rows import as_reference
 from understudy.studies.definition.tune_table import (
     Picks,
     Tune,
@@ -242,9 +244,12 @@ class Grid:
         label = str(labels["strategy"])
         value = document["strategies"][label]
         own = own_availability(value)
+        weighting = document.get("weighting", EXAMPLES)
         self._once("local", document["local"], methods.check_local)
+        methods.check_weighting(weighting)
         with within("strategies", label):
-            strategy = self._once("strategy", (value, document["local"]), _strategy)
+            given = (value, document["local"], weighting)
+            strategy = self._once("strategy", given, lambda words: methods.strategy(*words))
             if own is not None:
                 with within("availability"):
                     availability = self._availability(own, seed)
@@ -253,9 +258,9 @@ class Grid:
             with within("availability", mode):
                 over = changed_availability(value, document["availability"][mode])
                 availability = self._availability(over, seed)
-        given = config.settings(document)
+        settings = config.settings(document)
         data = self._data(document, seed)
-        evaluate = given.get("evaluate", Simulation.evaluate)
+        evaluate = settings.get("evaluate", Simulation.evaluate)
         _refuse_without_validation(data, evaluate, "validation", ("evaluate",))
         if self.small is not None and self.small.local:
             strategy = tiny.short_training(strategy)
@@ -267,11 +272,14 @@ class Grid:
             "loss": self._loss(document),
             "metrics": self._metrics(document),
         }
-        analysis = config.analysis(document)
+        made["analysis"] = config.analysis(document)
+        if getattr(data, "test_clients", None) is not None:  # each client's own: once, at the end
+            settings.setdefault("per_client_every", settings["rounds"])
         with told_of(known=config.SETTINGS):
-            task = Task(
-                data=data, strategy=strategy, analysis=analysis, path=self.path, **made, **given
-            )
+            task = Task(data=data, strategy=strategy, path=self.path, **made, **settings)
+            task = as_reference(task, label, document)
+            if not isinstance(data, DataRecipe):  # else it is checked when the data are made
+                measured.check(task.settings.metrics, data.n_classes)
         if task.analysis:
             from understudy.analysis import check
 
@@ -312,15 +320,12 @@ class Grid:
             return materials.function(document.get("loss", cross_entropy), materials.LOSSES)
 
     def _metrics(self, document: Document) -> dict[str, Any]:
-        metrics = document.get("metrics", {})
-        if not isinstance(metrics, Mapping):
-            raise StudyError(f"expected a table of functions, got {shown(metrics)}", "metrics")
         made = {}
-        for name, value in metrics.items():
+        for name, value in config.metrics(document).items():
             with within("metrics", name):
                 if name in config.MEASURED:
                     raise StudyError(f"{name!r} is a built-in metric; choose another name")
-                made[name] = materials.function(value)
+                made[name] = materials.function(value, measured.METRICS)
         return made
 
     def _once(self, kind: str, value: Any, make: Callable[[Any], Any]) -> Any:
@@ -381,10 +386,6 @@ def _refuse_without_validation(
     if not has:
         how = "set data.validation, for example to 0.1"
         raise StudyError(f"{asked!r} needs validation examples; {how}", *place)
-
-
-def _strategy(pair: tuple[Any, Any]) -> Strategy:
-    return methods.strategy(*pair)
 
 
 def _availability(value: Any) -> Any:

@@ -13,7 +13,7 @@ from understudy.studies.definition import document as config
 from understudy.studies.definition import plugins, tiny
 from understudy.studies.definition.axes import own_availability
 from understudy.studies.definition.blocks import blocks_of, overridden
-from understudy.studies.definition.build.methods import given_as_object
+from understudy.studies.definition.build.methods import PAPER, given_as_object
 from understudy.studies.definition.cell import Cell, Label
 from understudy.studies.definition.document import TINY
 from understudy.studies.definition.errors import StudyError, dotted, shown
@@ -21,6 +21,7 @@ from understudy.studies.definition.grid import Draft, Grid, pick_name
 from understudy.studies.definition.identity import plain_document
 from understudy.studies.definition.names import why_no_study_name
 from understudy.studies.definition.overrides import Document, parsed, written
+from understudy.studies.definition.reference_rows import with_references
 from understudy.studies.definition.training import kept_in_words, kept_local
 from understudy.studies.definition.tune_table import Picks, edges_of, read_tune
 from understudy.studies.definition.tuning import picked, trial_results
@@ -62,12 +63,16 @@ class Study:
         Accuracy, in [0, 1], that the time to it is told of.
     metric : str, optional
         The measure that tables show first.
+    references : list of str, optional
+        Rows to compare with: ``"everyone"``, the baseline with everybody present, and ``"pooled"``,
+        training on all data in one place.
     title, shows : str, optional
         For people: what it is called, and what it shows.
     **asked
-        All other keys of a file: ``local``, ``axes``, ``delay``, ``loss``, ``metrics``,
-        ``evaluate``, ``evaluate_every``, ``per_client_every``, ``oracle``, ``device``,
-        ``analysis``, ``tune``, ``block`` (a list of tables), ``scale``.
+        All other keys of a file: ``local``, ``weighting`` (``"examples"`` for all by default,
+        ``"clients"``, or each method's own by ``"paper"``), ``axes``, ``delay``, ``loss``,
+        ``metrics``, ``evaluate``, ``evaluate_every``, ``per_client_every``, ``oracle``,
+        ``device``, ``analysis``, ``tune``, ``block`` (a list of tables), ``scale``.
 
     Examples
     --------
@@ -100,6 +105,7 @@ class Study:
         baseline: str | None = None,
         target: float | None = None,
         metric: str | None = None,
+        references: Sequence[str] | None = None,
         title: str | None = None,
         shows: str | None = None,
         **asked: Any,
@@ -111,6 +117,7 @@ class Study:
             "baseline": baseline,
             "target": target,
             "metric": metric,
+            "references": references,
             "rounds": rounds,
             "seeds": seeds,
             "data": data,
@@ -192,7 +199,7 @@ class Study:
             raise
         self._document = document
         self._read_texts(document)
-        blocks = blocks_of(document, changes)
+        blocks = with_references(blocks_of(document, changes), document)
         if small is not None:
             told = document["scale"].get(TINY, {})
             blocks = [tiny.few_levels(block, told) for block in blocks]
@@ -279,7 +286,7 @@ class Study:
                 raise StudyError("is an axis already", "tune", key)
 
     def _kept_local(self) -> dict[str, dict[str, tuple[str, str]]]:
-        """Where strategies given as objects do not train as the study's `local` says.
+        """Where strategies given as objects do not train, or weigh, as the study says.
 
         Where all are such objects, nobody does: most likely a mistake.
         """
@@ -287,15 +294,18 @@ class Study:
         for block in self._grid.blocks:
             words = block.document
             varied = [*words["axes"], *(() if self.tune is None else self.tune.values)]
-            kept = kept_local(words["strategies"], words["local"], varied)
+            asked = words.get("weighting", PAPER)  # where it says none, tables tell what differs
+            kept = kept_local(words["strategies"], words["local"], varied, asked)
             found |= {pick_name(block.name, label): keys for label, keys in kept.items()}
         given = [value for b in self._grid.blocks for value in b.document["strategies"].values()]
         if found and all(given_as_object(value) for value in given):
+            only_weighting = all(list(keys) == ["weighting"] for keys in found.values())
+            example = "weighting='clients'" if only_weighting else "local=Local(lr=0.1)"
             raise StudyError(
                 f"has no effect. {kept_in_words(found)}. Give it to each of them, as in "
-                "fedavg(local=Local(lr=0.1)), or give methods by name, as in "
+                f"fedavg({example}), or give methods by name, as in "
                 "{'method': 'fedavg'}",
-                "local",
+                "weighting" if only_weighting else "local",
             )
         return found
 
@@ -371,7 +381,10 @@ class Study:
 
     @property
     def references(self) -> tuple[str, ...]:
-        """Labels of the strategies that bring an availability of their own."""
+        """Labels of the strategies that bring an availability of their own.
+
+        Among them what ``references`` asks for. They are shown beside the others, and not tested.
+        """
         found: dict[str, None] = {}
         for block in self._grid.blocks:
             for label, value in block.document["strategies"].items():

@@ -164,7 +164,8 @@ def run_cell(request: CellRequest, reporter: Reporter, data_cache: DataCache) ->
         task = task.changed(data=federation)
         run, begins_anew = _opened(task, federation, request, reporter)
         try:
-            reporter.begun({**facts_of(federation, run), BEGINS_ANEW: begins_anew})
+            facts = facts_of(run.federation, run) | ({"pooled": True} if task.pooled else {})
+            reporter.begun({**facts, BEGINS_ANEW: begins_anew})
             findings = _run_rounds(run, task, reporter)
             run.close()  # the last logs, and the state that follows them
             if run.state.t < task.rounds:
@@ -264,17 +265,28 @@ def data_key(cell: Cell) -> str:
 
 def facts_of(federation: Federation, run: Run) -> dict[str, Any]:
     """What tables and pictures want to know of a cell's clients, as plain data."""
-    groups = federation.groups
+    groups, names = federation.groups, federation.names
     return {
         "n_clients": federation.n_clients,
+        "names": None if names is None else list(names),
         "groups": None if groups is None else groups.tolist(),
         "sizes": federation.sizes.tolist(),
+        "per_client_test": federation.per_client_test,
+        "test_sizes": _own_test_sizes(federation),
         "n_parameters": run.state.n_parameters,
         "n_classes": federation.n_classes,
         "data": federation.name,
+        "reference": run.constant_scores(),
         "engine": run.engine,
         "versions": versions(),
     }
+
+
+def _own_test_sizes(federation: Federation) -> list[int] | None:
+    """Test examples of each client, where they are its own."""
+    if federation.test_clients is None:
+        return None
+    return [len(own) for own in federation.client_tests()]
 
 
 def versions() -> dict[str, str]:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from understudy._version import __version__
 from understudy.core import checks
+from understudy.studies.definition.build.divisions import check_divisions
 from understudy.studies.definition.document import TINY
 from understudy.studies.definition.errors import StudyError
 from understudy.studies.execution.budget import budget
+from understudy.studies.execution.changed_defaults import changed_defaults
 from understudy.studies.execution.executors import Executor, InProcessExecutor, ProcessExecutor
 from understudy.studies.execution.locks import study_lock
 from understudy.studies.execution.progress import Display, display
@@ -170,6 +172,12 @@ class _Runner:
     def _phases(self, scheduler: Scheduler, executor: Executor, stopping: StopSignals) -> None:
         picks: Picks | None = None
         trials = self.study.tuning()
+        check_divisions(
+            cell
+            for cell in (*trials, *self.study.cells())
+            if cell.key not in self.skip and self.store.status(cell.key) != "done"
+        )
+        self._tell_changed_defaults(trials or self.study.cells())
         if trials:
             self._announce(trials)
             self._run_cells(scheduler, executor, f"{self.study.name}: tuning", trials)
@@ -239,6 +247,11 @@ class _Runner:
                 f"{n} finished cell{'s have' if n > 1 else ' has'} no trained model any more "
                 f"({words}); --again reruns {'them' if n > 1 else 'it'}"
             )
+
+    def _tell_changed_defaults(self, cells: Sequence[Cell]) -> None:
+        told = None if self.again else changed_defaults(self.store, self.study, cells, self.skip)
+        if told is not None:
+            self.display.say(told)
 
     def _tell_versions(self, cells: Sequence[Cell]) -> None:
         if self.again:

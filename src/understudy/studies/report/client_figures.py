@@ -13,7 +13,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from understudy import plots
-from understudy.core.types import Floats
+from understudy.core.types import Floats, Outcome
+from understudy.studies.report.client_table import tested_on
 from understudy.studies.report.figure_data import (
     MOST_GROUPS,
     FigureData,
@@ -26,6 +27,7 @@ from understudy.studies.report.figure_data import (
 from understudy.studies.report.stand_ins import REPRESENTED
 from understudy.studies.statistics.groups import Group
 from understudy.studies.statistics.text_table import label_word
+from understudy.studies.store.client_names import client_names, stored_names
 from understudy.studies.store.store import StoredCell
 
 STAND_INS = "Stand-ins"  # the section
@@ -44,17 +46,32 @@ def attendance(data: FigureData) -> Iterator[Picture]:
     labels = [group.labels.get("availability") for group, _ in modes.values()]
     for group, cell in list(modes.values())[:MOST_GROUPS]:
         outcomes = [log.outcome for log in data.store.logs(cell.key, 0, MOST_ROUNDS)]
-        if not _even(outcomes) or len(np.unique(outcomes)) < 2:
-            continue  # clients joined on the way; or there is nothing to see
+        if not _even(outcomes):
+            continue  # clients joined on the way
         mode = group.labels.get("availability")
         title = title_of(group)
         if mode is not None and labels.count(mode) == 1:
             title = f"availability {label_word(mode)}"
+        if len(np.unique(outcomes)) < 2:
+            became = Outcome(int(outcomes[0][0])).name.lower().replace("_", " ")
+            where = f"{title}: " if title else ""
+            data.tell(
+                "Attendance",
+                f"{where}every client {became} in every round, so there is no picture."
+                if became == "came"
+                else f"{where}every client was {became} in every round, so there is no picture.",
+            )
+            continue
         rounds = f"First {MOST_ROUNDS} rounds" if cell.rounds > MOST_ROUNDS else "All rounds"
         yield Picture(
             file_name("attendance", title),
             "Attendance",
-            plots.attendance(np.array(outcomes), groups=_clusters(cell), title=title or None),
+            plots.attendance(
+                np.array(outcomes),
+                groups=_clusters(cell),
+                names=names_of(cell, len(outcomes[0])),
+                title=title or None,
+            ),
             f"{rounds} of {cell.labels['strategy']}, seed {cell.seed}"
             + ("; lines separate clusters." if _clusters(cell) is not None else "."),
         )
@@ -69,6 +86,8 @@ def represented(data: FigureData) -> Iterator[Picture]:
         ]
         shown = [table for table in tables if (table[REPRESENTED] > 0).any()]
         if not shown:
+            continue
+        if data.is_flat(STAND_INS, group, pd.concat(shown)[REPRESENTED], REPRESENTED):
             continue
         left_out = len(shown) < sum(bool(table["absent"].any()) for table in tables)
         yield drawn(
@@ -109,7 +128,7 @@ def stand_ins(data: FigureData) -> Iterator[Picture]:
         yield Picture(
             file_name("stood-in", cell.labels["strategy"]),
             STAND_INS,
-            plots.stood_in(counts, groups, title=title),
+            plots.stood_in(counts, groups, names=names_of(cell, n_clients), title=title),
             caption,
         )
 
@@ -126,7 +145,12 @@ def similarities(data: FigureData) -> Iterator[Picture]:
                 f"similarity-{cell.labels['strategy']}",
                 "Similarity of clients",
                 group,
-                partial(plots.similarity, arrays["similarity"], groups),
+                partial(
+                    plots.similarity,
+                    arrays["similarity"],
+                    groups,
+                    names=names_of(cell, len(arrays["similarity"])),
+                ),
                 f"Mean similarity of the updates of two clients as {cell.labels['strategy']} "
                 f"has it after the last round, seed {cell.seed}; grey: never came together.",
                 cell.labels["strategy"],
@@ -166,8 +190,9 @@ def client_accuracies(data: FigureData) -> Iterator[Picture]:
             "Accuracy over clients",
             group,
             partial(plots.client_accuracy, frame, styles=data.styles),
-            "Density of the model's accuracy on each client's own data, all seeds together. "
-            f"Dot: mean; bar: from the 10th to the 90th percentile.{data.beyond(MOST_GROUPS)}",
+            f"Density of the last model's accuracy for each client, {tested_on(data.cells)}; all "
+            "seeds together. Dot: mean; bar: from the 10th to the 90th percentile."
+            + data.beyond(MOST_GROUPS),
         )
 
 
@@ -189,6 +214,9 @@ def shapley_values(data: FigureData) -> Iterator[Picture]:
                     plots.client_values,
                     tables,
                     label="Shapley value, test accuracy",
+                    names=names_of(
+                        data.cells_of(group)[0], max(rows.shape[1] for rows in tables.values())
+                    ),
                     styles=data.styles,
                 ),
                 "What each client's last update adds to the model's test accuracy; mean over "
@@ -213,6 +241,11 @@ def _stood_in(data: FigureData, cell: StoredCell, n_clients: int) -> tuple[Float
 def _clusters(cell: StoredCell) -> list[int] | None:
     groups = cell.facts.get("groups")
     return list(groups) if groups is not None else None
+
+
+def names_of(cell: StoredCell, n_clients: int) -> list[str] | None:
+    """What a cell's clients are called; None where they are numbers."""
+    return client_names(cell.facts, n_clients) if stored_names(cell.facts) else None
 
 
 def _even(rows: Sequence[npt.NDArray[Any]]) -> bool:

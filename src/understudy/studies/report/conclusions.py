@@ -13,10 +13,11 @@ import pandas as pd
 from understudy.measures import Measure
 from understudy.studies.statistics.comparison import compare
 from understudy.studies.statistics.comparison_table import Comparison
-from understudy.studies.statistics.paired_tests import SEEDS_OF_T
+from understudy.studies.statistics.constant_prediction import REFERENCE, none_beats
+from understudy.studies.statistics.constant_prediction import in_words as constant_in_words
+from understudy.studies.statistics.paired_tests import SEEDS_OF_T, SIGNIFICANT
 from understudy.studies.statistics.text_table import decimals_for, label_word, number
 
-SIGNIFICANT = 0.05  # adjusted p below which a difference is said to hold
 Row = Mapping[Any, Any]
 
 
@@ -89,6 +90,9 @@ class _Writer:
             return heading, f"{self._not_all_reached(rows)} {self._against_baseline(rows)}".strip()
         if self.comparison.lower_is_better is None or not rivals:
             return heading, f"{self._range(known)} {self._against_baseline(known)}".strip()
+        lower = bool(self.comparison.lower_is_better)
+        if self._reference_of(rivals) is not None and none_beats(rivals, lower):
+            return heading, f"{self._none_is_best(rivals)} {self._against_baseline(known)}".strip()
         best, tied = self._best(rivals)
         self.best.update(str(row["strategy"]) for row in tied)
         against_best = self._compared_with(best["strategy"], heading)
@@ -100,6 +104,16 @@ class _Writer:
             sentences.append(against_baseline)
         sentences += self._references(against_best)
         return heading, " ".join(sentence for sentence in sentences if sentence)
+
+    def _reference_of(self, rows: Sequence[Row]) -> float | None:
+        """What a constant prediction has in a group, where it is known."""
+        value = rows[0].get(REFERENCE, math.nan)
+        return None if math.isnan(value) else float(value)
+
+    def _none_is_best(self, rows: Sequence[Row]) -> str:
+        what = constant_in_words(self.metric, f"{REFERENCE}_accuracy" in self.runs)
+        value = self._value(rows[0][REFERENCE])
+        return f"No strategy beats {what} ({value}), so none is called the best."
 
     def _best(self, rows: Sequence[Row]) -> tuple[Row, list[Row]]:
         """The first with the best mean, and all that share it."""
@@ -179,18 +193,13 @@ class _Writer:
         return " ".join(told)
 
     def _references(self, against_best: Sequence[Row]) -> list[str]:
-        """Where strategies with an availability of their own stand, seen from the best."""
-        sentences = []
-        for row in against_best:
-            if row["strategy"] in self.references and row["pairs"]:
-                held = "a difference that holds" if _holds(row) else "no difference shown"
-                if not _is_tested(row):
-                    held = "not tested"
-                sentences.append(
-                    f"For reference, {row['strategy']}, with its own availability, has "
-                    f"{self._value(row['mean'])}: {self._difference(row)} from the best ({held})."
-                )
-        return sentences
+        """Where the references stand, seen from the best."""
+        return [
+            f"For reference, {row['strategy']} has {self._value(row['mean'])}: "
+            f"{self._difference(row)} from the best."
+            for row in against_best
+            if row["strategy"] in self.references and row["pairs"]
+        ]
 
     def _not_all_reached(self, rows: Sequence[Row]) -> str:
         reached = ", ".join(f"{row['strategy']} {row['reached']} of {row['seeds']}" for row in rows)
@@ -199,7 +208,7 @@ class _Writer:
     def _range(self, known: Sequence[Row]) -> str:
         low = min(known, key=lambda row: row["mean"])
         high = max(known, key=lambda row: row["mean"])
-        words = self.measure.words
+        words = self.measure.phrase
         return (
             f"{words[:1].upper()}{words[1:]} lies between {self._value(low['mean'])} "
             f"({low['strategy']}) and {self._value(high['mean'])} ({high['strategy']})."
@@ -216,15 +225,14 @@ class _Writer:
             ranked = self.best.most_common()
             places = [f"{name} in {count}" for name, count in ranked]
             told.append(
-                f"Of {n_groups} comparisons, {self._adjective} {self.measure.words} (by the mean "
-                f"alone): {', '.join(places)}."
+                f"Of {n_groups} comparisons, {self._adjective} {self.measure.phrase}, by the mean "
+                f"alone: {', '.join(places)}."
             )
         if n_groups > 1 and any(set(found) - {"Not tested"} for found in self.outcomes.values()):
             words = [f"{name} {_counted(found)}" for name, found in self.outcomes.items() if found]
             told.append(f"Against {self.comparison.baseline}: {'; '.join(words)}.")
-        if self.comparison.training is not None:
-            unequal = "The strategies differ in more than their method."
-            told.append(f"{unequal} {self.comparison.training}")
+        if self.comparison.differences is not None:
+            told.append(self.comparison.differences)
         return tuple(told)
 
     def how(self) -> str:
@@ -253,7 +261,7 @@ class _Writer:
         return "lowest" if self.comparison.lower_is_better else "highest"
 
     def _superlative(self, tied: Sequence[Row]) -> str:
-        words = f"{self._adjective} {self.measure.words}"
+        words = f"{self._adjective} {self.measure.phrase}"
         if self.measure.words.startswith(("best ", "lowest ")):
             words = f"{self._adjective} value of “{self.measure.words}”"
         return f"{_names(tied)} {_have(tied)} the {words}, {self._value(tied[0]['mean'])}"

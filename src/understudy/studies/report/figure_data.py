@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from understudy import plots
+from understudy.plots.measures import measure
 from understudy.studies.definition.cell import Label
 from understudy.studies.report.stand_ins import by_round
 from understudy.studies.statistics.frames import rows_of_clients
@@ -74,6 +75,7 @@ class FigureData:
         self.groups = groups_of(self.cells)
         self.styles = plots.styles([cell.labels["strategy"] for cell in cells])
         self.unfinished = "" if any(done) else " No cell is done yet: these are rounds so far."
+        self.told: dict[str, list[str]] = {}  # section → what stands in place of flat pictures
         self._rounds: dict[str, pd.DataFrame] = {}
         self._stand_ins: dict[str, pd.DataFrame] = {}
 
@@ -147,6 +149,39 @@ class FigureData:
         """Rows of the runs of some groups, each once."""
         places = sorted({place for group in members for place in group.cells})
         return self.runs.iloc[places]
+
+    def is_flat(self, section: str, group: Group, values: pd.Series[Any], words: str) -> bool:
+        """Whether a picture of these values shows one number only; a sentence then tells it.
+
+        Parameters
+        ----------
+        section : str
+            Whose picture it is.
+        group : Group
+            The sentence says of which.
+        values : Series
+            All that the picture would show.
+        words : str
+            The measure: its words begin the sentence.
+        """
+        known = values.dropna()
+        if known.nunique() != 1:
+            return False
+        how = measure(words)
+        shown = f"{known.iloc[0] * how.scale:g}{' %' * (how.unit == '%')}"
+        where = title_of(group)
+        self.tell(
+            section,
+            f"{how.words[:1].upper()}{how.words[1:]}: {shown} in every round"
+            f"{' of ' + where if where else ''}, so there is no picture.",
+        )
+        return True
+
+    def tell(self, section: str, sentence: str) -> None:
+        """Put a sentence into a section, once."""
+        sentences = self.told.setdefault(section, [])
+        if sentence not in sentences:
+            sentences.append(sentence)
 
     def beyond(self, most: int) -> str:
         left = len(self.groups) - most

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,9 @@ from matplotlib.figure import Figure
 
 from understudy import plots
 from understudy.core.files import write_file
+from understudy.measures import evaluated_rounds, main_metric
 from understudy.plots.measures import measure
+from understudy.plots.saving import FORMATS
 from understudy.studies.report import client_figures, round_figures
 from understudy.studies.report.figure_data import (
     MOST_GROUPS,
@@ -25,7 +27,6 @@ from understudy.studies.report.round_figures import MOST_CURVES
 from understudy.studies.report.shared_range import shared_range
 from understudy.studies.statistics.frames import results
 from understudy.studies.statistics.groups import Group
-from understudy.studies.statistics.main_metric import main_metric
 from understudy.studies.statistics.paired_tests import SEEDS_OF_INTERVAL
 from understudy.studies.store.store import Store
 
@@ -141,23 +142,26 @@ def levels(data: FigureData) -> Iterator[Picture]:
             if _not_all_reached(frame, metric):
                 continue
             one = Group(members[0].labels, tuple(others))
+            words = measure(metric, evaluated_rounds(frame)).words
             yield drawn(
                 f"levels-{axis}",
                 section,
                 one,
                 partial(plots.levels, frame, axis, metric, styles=data.styles),
-                f"Over {axis}: {measure(metric).words}. Mean over seeds{_with_interval(data)}",
+                f"Over {axis}: {words}. Mean over seeds{_with_interval(data)}",
             )
 
 
-def save(figures: Mapping[str, Figure], folder: str | Path) -> list[Path]:
-    """Write each figure as PNG and as SVG; return the paths."""
+def save(
+    figures: Mapping[str, Figure], folder: str | Path, formats: Sequence[str] = ("png", "svg")
+) -> list[Path]:
+    """Write each figure in some formats of ``png``, ``svg`` and ``pdf``; return the paths."""
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     written = []
     for name, figure in figures.items():
-        for ending, content in ((".png", plots.png(figure)), (".svg", plots.svg(figure))):
-            path = place / f"{name}{ending}"
-            write_file(path, content)
+        for ending in formats:
+            path = place / f"{name}.{ending}"
+            write_file(path, FORMATS[ending](figure))
             written.append(path)
     return written

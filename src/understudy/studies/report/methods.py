@@ -1,4 +1,4 @@
-"""Each strategy of a study in one line: what it is, and in what it differs."""
+"""Each strategy of a study in one line: what it is, and in what it differs from the baseline."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 
 from understudy import registry
 from understudy.core.describe import describe
-from understudy.server.strategy import Strategy
+from understudy.studies.definition.differences import Difference, differences, first_of
 from understudy.studies.report.report_text import in_words, merged
 from understudy.studies.store.store import StoredCell, StoredStudy
 
-UNTOLD = ("class", "local")  # local training is told with the setting
 NOT_BEGUN = "not begun"
-AS_IT_IS = "–"
+NO_DIFFERENCE = "–"
 
 
 class Method(NamedTuple):
@@ -43,34 +42,35 @@ def methods(
     found: dict[str, list[StoredCell]] = {}
     for cell in cells:
         found.setdefault(str(cell.labels["strategy"]), []).append(cell)
-    references = references_in(study, cells)
     begun = {
         label: [resolved[cell.key] for cell in members if cell.key in resolved]
         for label, members in found.items()
     }
-    made = {
-        label: merged([one["strategy"] for one in configured])
-        for label, configured in begun.items()
-        if configured
-    }
-    baseline = str(study.about.get("baseline"))
-    # the one whose training the others are compared with
-    trained = _training(made.get(baseline, next(iter(made.values()), None)))
+    pairs = [(cell.labels, resolved[cell.key]) for cell in cells if cell.key in resolved]
+    baseline = study.about.get("baseline")
+    first = first_of((labels for labels, _ in pairs), baseline)
+    differing = differences(pairs, first)
     told = []
     for label in found:
-        if label not in made:
+        if not begun[label]:
             told.append(Method(label, NOT_BEGUN, ""))
             continue
-        strategy = made[label]
+        strategy = merged([one.get("strategy") for one in begun[label]])
         method = written.get(label) or _closest(strategy)
-        differs = _differences(strategy, _default(method))
-        differs += _differences(_training(strategy), trained, "local ")
-        if label in references:
-            differs += _own_availability(begun[label])
-        if label == baseline:
-            differs.append("the baseline")
-        told.append(Method(label, _what(strategy, method), "; ".join(differs) or AS_IT_IS))
+        own = [one for one in differing if one.strategy == label]
+        own.sort(key=lambda one: not one.is_the_method)
+        differs = "; ".join(map(_in_words, own)) or NO_DIFFERENCE
+        if label == first:
+            differs = "the baseline" if label == baseline else "the first, compared with the others"
+        told.append(Method(label, _what(strategy, method), differs))
     return told
+
+
+def _in_words(one: Difference) -> str:
+    """The parts of a method as they are, settings beside those of the baseline."""
+    if one.is_the_method:
+        return f"{one.key} {one.own}"
+    return f"{one.key} {one.own} instead of {one.other}"
 
 
 def references_in(study: StoredStudy, cells: Sequence[StoredCell]) -> frozenset[str]:
@@ -138,43 +138,3 @@ def _summary(thing: Any) -> str:
     """The first paragraph of its documentation."""
     text = inspect.getdoc(thing) or thing.__name__
     return " ".join(text.split("\n\n", maxsplit=1)[0].split()).replace("`", "")
-
-
-def _default(method: str | None) -> Mapping[str, Any]:
-    made = Strategy() if method is None else registry.STRATEGIES[method]()
-    described: Mapping[str, Any] = describe(made)
-    if method is None:  # what its parts are has been told
-        return {**described, "sampler": None, "compensator": None}
-    return described
-
-
-def _differences(given: Any, default: Mapping[str, Any], prefix: str = "") -> list[str]:
-    told = []
-    for name, value in _mapping(given).items():
-        if name in UNTOLD or value == default.get(name):
-            continue
-        other = _mapping(default.get(name))
-        if isinstance(value, Mapping) and value.get("class") == other.get("class"):
-            told += [
-                f"{prefix}{name} {key} = {in_words(item)}"
-                for key, item in value.items()
-                if item != other.get(key)
-            ]
-        elif value is None:
-            told.append(f"no {prefix}{name}")
-        else:
-            sign = "" if isinstance(value, Mapping) else "= "  # a part, or a setting
-            told.append(f"{prefix}{name} {sign}{in_words(value)}")
-    return told
-
-
-def _training(strategy: Any) -> Mapping[str, Any]:
-    local = _mapping(_mapping(strategy).get("local"))
-    return {name: value for name, value in local.items() if name not in ("class", "rule")}
-
-
-def _own_availability(begun: Sequence[Mapping[str, Any]]) -> list[str]:
-    words = in_words(merged([one["availability"] for one in begun]))
-    if words == "Always":
-        return ["everyone is always available"]
-    return [f"its own availability, {words}"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -28,6 +28,7 @@ class FigureSection:
 
     title: str
     blocks: list[FigureBlock]
+    told: Sequence[str] = ()  # sentences in place of pictures in which nothing would vary
 
     @property
     def id(self) -> str:
@@ -35,8 +36,18 @@ class FigureSection:
         return self.title.lower().replace(" ", "-")
 
 
-def sections_of(gallery: Sequence[Picture]) -> list[FigureSection]:
-    """Pictures by section; those that follow each other with equal captions share it."""
+def sections_of(
+    gallery: Sequence[Picture], told: Mapping[str, Sequence[str]]
+) -> list[FigureSection]:
+    """Pictures by section; those that follow each other with equal captions share it.
+
+    Parameters
+    ----------
+    gallery : sequence of Picture
+        In the order of the page.
+    told : mapping
+        Section → sentences that it begins with. A section with sentences alone comes last.
+    """
     sections = []
     for section, members in groupby(gallery, key=lambda picture: picture.section):
         blocks: list[FigureBlock] = []
@@ -48,8 +59,9 @@ def sections_of(gallery: Sequence[Picture]) -> list[FigureSection]:
                 blocks[-1].images += images
             else:
                 blocks.append(FigureBlock(images))
-        sections.append(FigureSection(section, blocks))
-    return sections
+        sections.append(FigureSection(section, blocks, told.get(section, ())))
+    drawn = {section.title for section in sections}
+    return sections + [FigureSection(name, [], told[name]) for name in told if name not in drawn]
 
 
 def _image(picture: Picture) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from itertools import groupby
 
 import pandas as pd
 
-from understudy.measures import measure
+from understudy.measures import evaluated_rounds, measure, rounds_averaged
 from understudy.studies.report.figure_data import MOST_GROUPS, FigureData, title_of
 from understudy.studies.statistics.comparison import compare
 from understudy.studies.statistics.comparison_table import (
@@ -24,6 +24,7 @@ MEASURES = {  # tables beside the main one, each with those of its measures that
     "More about accuracy and loss": (
         "accuracy_best",
         "accuracy_last",
+        "accuracy_tail",
         "accuracy_last10",
         "fluctuation",
         "loss_best",
@@ -41,11 +42,13 @@ MEASURES = {  # tables beside the main one, each with those of its measures that
     ),
     "Substitution and similarity": ("oracle_error_relative", "evaluations_spared"),
 }
-OFTEN_ZERO = (  # without delays, without a sampler, without a race
+ZERO = "0"
+OFTEN_ZERO = (  # without delays, without a sampler, without a race: nobody would miss them
     "clock_to_target",
     "count_variance",
     "evaluations_spared",
 )
+LAST_ROUND = "accuracy_last"
 FOUND = "Results of the analyses"
 STAND_INS = {  # columns of a table of stand-ins, and their heads
     "absent": "did not come",
@@ -68,7 +71,32 @@ class Table:
 
 def main_table(runs: pd.DataFrame, metric: str) -> Table:
     comparison = compare(runs, metric)
-    return _grouped(measure(metric).words, table_of_comparison(comparison), len(comparison.labels))
+    table, n_labels = table_of_comparison(comparison), len(comparison.labels)
+    if beside(runs, metric):
+        table = _with_last_round(table, runs, mean_head(comparison))
+    return _grouped(comparison.measure.words, table, n_labels)
+
+
+def beside(runs: pd.DataFrame, metric: str) -> bool:
+    """Whether the last round's accuracy is told beside the main measure: it is another number."""
+    over = rounds_averaged(metric, evaluated_rounds(runs))
+    return metric == "accuracy_tail" and over is not None and over[1] > 1
+
+
+def _with_last_round(table: TextTable, runs: pd.DataFrame, head: str) -> TextTable:
+    last = compare(runs, LAST_ROUND)
+    column = mean_head(last)
+    words = table_of_comparison(last)
+    place, at = table.heads.index(head) + 1, words.heads.index(column)
+    return replace(
+        table,
+        heads=(*table.heads[:place], column, *table.heads[place:]),
+        cells=tuple(
+            (*row[:place], other[at], *row[place:])
+            for row, other in zip(table.cells, words.cells, strict=True)
+        ),
+        right=table.right | {len(table.heads)},  # all columns from the first number on
+    )
 
 
 def more_tables(runs: pd.DataFrame, cells: Sequence[StoredCell], metric: str) -> list[Table]:
@@ -76,21 +104,33 @@ def more_tables(runs: pd.DataFrame, cells: Sequence[StoredCell], metric: str) ->
     tables = []
     found = dict.fromkeys(name for cell in cells for name in cell.findings_metrics)
     told = {name for names in MEASURES.values() for name in names}
+    # with a tail of one round, the last round's is the same number
+    shown_first = {metric, LAST_ROUND} if metric == "accuracy_tail" else {metric}
     kinds = {**MEASURES, FOUND: tuple(name for name in found if name not in told)}
     for title, names in kinds.items():
-        shown = [name for name in names if name != metric and _worth_showing(runs, name)]
+        taken = [name for name in names if name not in shown_first and _worth_showing(runs, name)]
+        zero = [name for name in taken if _is_zero(runs, name)]
+        shown = [name for name in taken if name not in zero]
         if shown:
-            tables.append(_side_by_side(title, runs, shown))
+            table = _side_by_side(title, runs, shown)
+            words = ", ".join(measure(name).words for name in zero if name not in OFTEN_ZERO)
+            note = (f"0 in every run, and so left out: {words}.",) if words else ()
+            tables.append(replace(table, notes=(*table.notes, *note)))
     return tables
 
 
 def _worth_showing(runs: pd.DataFrame, name: str) -> bool:
     if name not in runs:
         return False
-    nothing = name in OFTEN_ZERO and bool(runs[name].fillna(0).eq(0).all())
     if measure(name).is_price and name != "clock_to_target":
         return True  # that a target was never reached is told, too
-    return bool(runs.loc[runs["status"] == "done", name].notna().any()) and not nothing
+    return bool(runs.loc[runs["status"] == "done", name].notna().any())
+
+
+def _is_zero(runs: pd.DataFrame, name: str) -> bool:
+    """Of all runs: without delays, without a sampler, without a race."""
+    known = runs[name].dropna()
+    return len(known) > 0 and bool(known.eq(0).all())
 
 
 def _grouped(title: str, table: TextTable, n_labels: int) -> Table:
@@ -126,15 +166,29 @@ def _side_by_side(title: str, runs: pd.DataFrame, names: Sequence[str]) -> Table
         for row in table.cells:
             group = _heading(table.heads[:n_labels], row[:n_labels])
             own = rows.setdefault((group, row[n_labels]), [])
-            own += [row[place] for place in columns]
+            own += [ZERO if _only_zeros(row[place]) else row[place] for place in columns]
         notes |= dict.fromkeys(table.notes)
     notes.pop("Lower is better.", None)  # said of one column, it would be read of all
     words = [
         (group, (strategy, *cells))
         for (group, strategy), cells in rows.items()
-        if set(cells) != {NOTHING}
+        if not set(cells) <= {NOTHING, ZERO}
     ]
+    nothing = dict.fromkeys(
+        strategy
+        for (_, strategy), cells in rows.items()
+        if ZERO in cells and set(cells) <= {NOTHING, ZERO}
+    )
+    if nothing:
+        notes[f"Left out where all of these are 0 (to the shown digits): {', '.join(nothing)}."] = (
+            None
+        )
     return Table(title, tuple(heads), _by_heading(words), tuple(notes))
+
+
+def _only_zeros(word: str) -> bool:
+    """Whether a mean with its interval says nothing but zeros."""
+    return bool(word) and not word.strip("0.± ")
 
 
 def _heading(names: Sequence[str], words: Sequence[str]) -> str:
@@ -156,7 +210,7 @@ def cells_table(cells: Sequence[StoredCell], runs: pd.DataFrame, metric: str | N
     heads += [("seed", True), ("status", False), ("rounds", True)]
     values: list[str] = []
     if metric is not None:
-        shown = measure(metric)
+        shown = measure(metric, evaluated_rounds(runs))
         heads.append((shown.head, True))
         form = "{:.2f}" if shown.decimals is not None else "{:.4g}"
         numbers = runs[metric].tolist()

@@ -12,6 +12,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from understudy._version import __version__
 from understudy.core.files import refuse_link, write_file
 from understudy.core.printable import printable
+from understudy.measures import main_metric
+from understudy.studies.report.client_figures import STAND_INS
+from understudy.studies.report.client_table import clients_table
 from understudy.studies.report.conclusions import Conclusions, conclusions
 from understudy.studies.report.figure_data import FigureData
 from understudy.studies.report.figures import pictures_of
@@ -28,7 +31,6 @@ from understudy.studies.report.repeat import repeat
 from understudy.studies.report.report_text import meanings, sentence, settings_in_words
 from understudy.studies.report.study_toml import study_toml
 from understudy.studies.statistics.frames import results
-from understudy.studies.statistics.main_metric import main_metric
 from understudy.studies.statistics.text_table import label_word
 from understudy.studies.store.report_file import report_path, state_of
 from understudy.studies.store.store import Store, StoredCell, StoredStudy
@@ -74,8 +76,11 @@ def render(runs_folder: str | Path, study_name: str, runs: pd.DataFrame | None =
         begun = {cell.key for cell in cells if cell.status != "waiting"}
         resolved = {key: store.resolved(key) for key in sorted(begun)}
         data = FigureData(store, study_name, runs)
-        sections = sections_of(pictures_of(data))
-        stand_ins = stand_ins_table(data)
+        gallery = pictures_of(data)
+        stand_ins, clients = stand_ins_table(data), clients_table(data)
+        if stand_ins is not None:
+            data.told.setdefault(STAND_INS, [])  # its section is there, with or without pictures
+        sections = sections_of(gallery, data.told)
     metric = main_metric(runs[runs["status"] == "done"], study.about.get("metric"))
     tuning = tuning_table(study)
     more = [] if metric is None else more_tables(runs, cells, metric)
@@ -95,15 +100,21 @@ def render(runs_folder: str | Path, study_name: str, runs: pd.DataFrame | None =
         progress=_progress(cells),
         n_rounds=f"{sum(cell.rounds for cell in cells):,}",
         contents=_contents(
-            sections, failed=bool(failed), tuned=tuning is not None, more=bool(more)
+            sections,
+            failed=bool(failed),
+            tuned=tuning is not None,
+            clients=clients is not None,
+            more=bool(more),
         ),
         conclusions=_conclusions(study, cells, runs, metric),
         setting=settings_in_words(study, cells, resolved),
         methods=methods(study, cells, resolved),
+        differs_from=study.about.get("baseline") or "the first",
         availability=meanings(cells, resolved, "availability"),
         document=_document(study),
         main=None if metric is None else main_table(runs, metric),
         stand_ins=stand_ins,
+        clients=clients,
         tuning=tuning,
         tables=more,
         sections=sections,
@@ -117,7 +128,7 @@ def render(runs_folder: str | Path, study_name: str, runs: pd.DataFrame | None =
 
 
 def _contents(
-    sections: Sequence[FigureSection], *, failed: bool, tuned: bool, more: bool
+    sections: Sequence[FigureSection], *, failed: bool, tuned: bool, clients: bool, more: bool
 ) -> list[tuple[str, str]]:
     """(id, heading) of the sections, in their order."""
     first = [("conclusions", "What came out"), ("strategies", "Strategies")]
@@ -127,6 +138,7 @@ def _contents(
     return [
         *first,
         ("results", "Results"),
+        *([("clients", "Clients")] if clients else []),
         *((section.id, section.title) for section in sections),
         *last,
         ("setting", "Setting"),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
-from understudy.studies.definition.training import RULE, training_differences
+from understudy.studies.definition.differences import RULE, differences, first_of, in_a_sentence
+from understudy.studies.definition.training import kept_in_words
 from understudy.studies.statistics.text_table import edges_in_words, label_word, picks_in_words
 from understudy.studies.store.store import StoredCell, StoredStudy
 
@@ -40,7 +42,7 @@ def settings_in_words(
         ("Target", f"test accuracy {100 * about['target']:.4g} %" if about.get("target") else ""),
         ("Scale", str(about.get("scale") or "")),
         ("Tuned", _tuned(study)),
-        ("Analyses", ", ".join(_distinct(name for one in resolved for name in one["analysis"]))),
+        ("Analyses", ", ".join(_distinct(chain(*_told(resolved, "analysis"))))),
     ]
     return [(subject, sentence) for subject, sentence in told if sentence]
 
@@ -64,7 +66,7 @@ def meanings(
         label = cell.labels.get(part)
         if label is not None:
             own = found.setdefault(str(label), [])
-            if cell.key in resolved:
+            if part in resolved.get(cell.key, {}):
                 own.append(resolved[cell.key][part])
     return [(label, in_words(merged(own)) if own else "not begun") for label, own in found.items()]
 
@@ -123,7 +125,7 @@ def _data(facts: Sequence[Mapping[str, Any]], resolved: Sequence[Mapping[str, An
         return ""
     parts = [_either(one.get("data") or "own data" for one in facts)]
     divided = _distinct(
-        str(one["data"]["partition"]) for one in resolved if one["data"].get("partition")
+        str(one["partition"]) for one in _told(resolved, "data") if one.get("partition")
     )
     if divided:
         parts[0] += f", divided as {' or '.join(divided)}"
@@ -145,7 +147,7 @@ def _model(facts: Sequence[Mapping[str, Any]], resolved: Sequence[Mapping[str, A
     if not resolved:
         return ""
     sizes = _distinct(f"{one['n_parameters']:,}" for one in facts if one.get("n_parameters"))
-    named = " or ".join(_distinct(_model_name(one["model"]) for one in resolved))
+    named = " or ".join(_distinct(map(_model_name, _told(resolved, "model"))))
     return f"{named}; {' or '.join(sizes)} parameters" if sizes else named
 
 
@@ -162,27 +164,36 @@ def _local_training(
     study: StoredStudy, cells: Sequence[StoredCell], configured: Mapping[str, Mapping[str, Any]]
 ) -> str:
     """The same for all strategies, or where it differs."""
-    trained = [one["strategy"]["local"] for one in configured.values()]
+    trained = _told(_told(list(configured.values()), "strategy"), "local")
     if not trained:
         return ""
     shared = merged([{name: one[name] for name in one if name != RULE} for one in trained])
     words = in_words({name: value for name, value in shared.items() if name != "class"})
     words = words.removeprefix("{").removesuffix("}")
     pairs = [(cell.labels, configured[cell.key]) for cell in cells if cell.key in configured]
-    differences = training_differences(pairs, study.about.get("kept_local"))
-    return f"{words}. {differences or 'The same for all strategies.'}"
+    baseline = study.about.get("baseline")
+    first = first_of((labels for labels, _ in pairs), baseline) or ""
+    found = [one for one in differences(pairs, first) if one.key.startswith("local.")]
+    others = list(dict.fromkeys(one.strategy for one in found))
+    kept = study.about.get("kept_local")
+    told = [
+        in_a_sentence(found, first, others, is_first=first != baseline),
+        f"{kept_in_words(kept)}." if kept else None,
+    ]
+    rest = " ".join(one for one in told if one) or "The same for all strategies."
+    return f"{words}. {rest}"
 
 
 def _availability(resolved: Sequence[Mapping[str, Any]]) -> str:
-    return "; ".join(_distinct(in_words(one["availability"]) for one in resolved))
+    return "; ".join(_distinct(map(in_words, _told(resolved, "availability"))))
 
 
 def _rounds(resolved: Sequence[Mapping[str, Any]]) -> str:
     if not resolved:
         return ""
-    words = _either(one["rounds"] for one in resolved)
-    every = _distinct(str(one["evaluate_every"]) for one in resolved)
-    return words if every == ["1"] else f"{words}, evaluated every {' or '.join(every)}"
+    words = _either(_told(resolved, "rounds"))
+    every = _distinct(map(str, _told(resolved, "evaluate_every")))
+    return words if every in ([], ["1"]) else f"{words}, evaluated every {' or '.join(every)}"
 
 
 def _seeds(cells: Sequence[StoredCell]) -> str:
@@ -215,6 +226,11 @@ def _tuned(study: StoredStudy) -> str:
         return how
     warning = edges_in_words(study.edges)
     return f"{how}: {picks_in_words(study.picks)}" + (f". {warning}" if warning else "")
+
+
+def _told(resolved: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
+    """A part of each configuration, where it is told: not all that were stored have all parts."""
+    return [one[name] for one in resolved if one.get(name) is not None]
 
 
 def _either(values: Iterable[Any]) -> str:

@@ -39,6 +39,8 @@ def curves(data: FigureData) -> Iterator[Picture]:
             frame = data.rounds_of(group)
             if metric not in frame or frame[metric].isna().all():
                 continue
+            if data.is_flat(section, group, frame[metric], metric):
+                continue
             yield drawn(
                 f"convergence-{metric}",
                 section,
@@ -69,10 +71,13 @@ def largest_shares(data: FigureData) -> Iterator[Picture]:
     """The largest share that one row had in each round's update, where runs have noted it."""
     for group in data.groups[:MOST_GROUPS] if data.measured(LARGEST_SHARE) else ():
         frame = data.rounds_of(group)
+        section = "Largest share of one update"
         if LARGEST_SHARE in frame and frame[LARGEST_SHARE].notna().any():
+            if data.is_flat(section, group, frame[LARGEST_SHARE], LARGEST_SHARE):
+                continue
             yield drawn(
                 "largest-share",
-                "Largest share of one update",
+                section,
                 group,
                 partial(plots.convergence, frame, LARGEST_SHARE, styles=data.styles),
                 "The largest share that any one client's row has in a round's update: near "

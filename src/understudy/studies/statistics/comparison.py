@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from understudy.measures import lower_is_better, measure
+from understudy.measures import (
+    EVALUATED,
+    MAIN_METRICS,
+    evaluated_rounds,
+    lower_is_better,
+    main_metric,
+    measure,
+)
 from understudy.studies.definition.cell import Label
+from understudy.studies.definition.differences import Difference, in_a_sentence
 from understudy.studies.definition.grid import pick_name
 from understudy.studies.definition.tune_table import Picks
 from understudy.studies.statistics.comparison_table import Comparison
+from understudy.studies.statistics.constant_prediction import (
+    REFERENCE,
+    in_words,
+    reference_of,
+    sentence,
+)
 from understudy.studies.statistics.groups import (
     Value,
     column_of,
@@ -45,12 +61,13 @@ __all__ = [
 
 LEVEL = 0.95
 ROUNDS, CLOCK = "rounds_to_target", "clock_to_target"
-ABOUT = ("seed", "key", "status", "version", "engine", "error")  # columns that measure nothing
+# columns that measure nothing
+ABOUT = ("seed", "key", "status", "version", "engine", "error", EVALUATED)
 
 
 def compare(
     frame: pd.DataFrame,
-    metric: str = "accuracy_last10",
+    metric: str | None = None,
     baseline: str | None = None,
     by: str | Sequence[str] | None = None,
 ) -> Comparison:
@@ -62,8 +79,9 @@ def compare(
         One row per cell, as from ``results(path, level="run")``. Its labels are named in
         ``frame.attrs["labels"]``, else they are the columns before ``seed``. Cells whose status is
         not "done" are left out.
-    metric : str
-        A column of it.
+    metric : str, optional
+        A column of it; by default the study's own (``frame.attrs["metric"]``), else the first that
+        there is of ``accuracy_tail`` and ``loss_last``.
     baseline : str, optional
         The strategy the others are compared with; by default ``frame.attrs["baseline"]``, without
         that none.
@@ -75,20 +93,21 @@ def compare(
     -------
     Comparison
         With a 95 % interval from 3 seeds on, the paired t-test from 5 and Wilcoxon's from 8; both
-        tests are adjusted by Holm over all comparisons of the table, the same cells counting once.
+        tests are adjusted by Holm over all comparisons of the table, identical ones counting once.
 
     Notes
     -----
     A cell without a value for a label (None) is a reference: it joins every group it agrees with.
     """
     labels = labels_of(frame)
+    done = frame[frame["status"] == "done"] if "status" in frame else frame
+    metric = metric or main_metric(done) or main_metric(frame) or MAIN_METRICS[0]
     known_as_measure = [name for name in map(str, frame.columns) if name not in {*labels, *ABOUT}]
     if metric not in known_as_measure and measure(metric).is_price:
         raise ValueError(_no_price(metric, frame))
     expect("metric", metric, known_as_measure)
     grouping = grouping_of(labels, by)
     inner = tuple(name for name in labels if name not in ("strategy", *grouping))
-    done = frame[frame["status"] == "done"] if "status" in frame else frame
     unfinished = len(frame) - len(done)
     if metric == CLOCK and ROUNDS in done:  # runs without a delay have none: they are not compared
         done = done[~(done[metric].isna() & done[ROUNDS].notna())]
@@ -98,17 +117,33 @@ def compare(
         baseline = known if known in strategies else None
     elif len(done):
         expect("baseline", baseline, strategies)
-    values = joined(values_of(done, (*grouping, *inner), metric))
+    numbers = values_of(done, (*grouping, *inner), metric)
+    values = joined(
+        [
+            replace(value, run=run, measured=measured)
+            for value, (run, measured) in zip(numbers, _runs(done, labels), strict=True)
+        ]
+    )
     price = measure(metric).is_price
     rows: list[dict[str, Any]] = []
     for group, members in grouped(values, len(grouping)).items():
         named = dict(zip(grouping, group, strict=True))
         rows += [{**named, **row} for row in _rows(members, strategies, baseline, price)]
+    references = _references(done) | frozenset(frame.attrs.get("references", ()))
+    references = references if references < set(strategies) else frozenset()
+    for row in rows:
+        if row["strategy"] in references:  # shown beside the others: no method that is tested
+            row |= {"p_t": None, "p_wilcoxon": None}
+    by_group = reference_of(done, metric, (*grouping, *inner), len(grouping))
+    for row in rows if by_group else ():
+        row[REFERENCE] = by_group.get(tuple(row[name] for name in grouping))
     tested = _adjust(rows, metric, price)
     table = _table(rows, grouping, price)
     picks = frame.attrs.get("picks", {})
     if picks:
         table["picked"] = [_picked(row, picks) for row in rows]
+    if by_group:
+        table[REFERENCE] = pd.Series([row[REFERENCE] for row in rows], dtype="float64")
     return Comparison(
         metric=metric,
         baseline=baseline,
@@ -120,9 +155,62 @@ def compare(
         target=frame.attrs.get("target") if price else None,
         picks=picks,
         edges=frame.attrs.get("edges", {}),
-        training=frame.attrs.get("training"),
+        differences=_differences(frame, baseline, strategies),
         engines=None if "engine" in labels else _engines(done),
+        references=references,
+        reference=_reference(table, grouping, done, metric, references, frame) or None,
+        evaluated=evaluated_rounds(done),
+        study=frame.attrs.get("study"),
+        against=partial(compare, frame, metric, by=by),
     )
+
+
+def _runs(done: pd.DataFrame, labels: Sequence[str]) -> list[tuple[Any, str]]:
+    """Of each run what it is known by, and all that was measured of it."""
+    names = done["key"].tolist() if "key" in done else list(range(len(done)))
+    measured = [name for name in done.columns if name not in {*labels, *ABOUT}]
+    numbers = [repr(tuple(row)) for row in done[measured].itertuples(index=False)]
+    return list(zip(names, numbers, strict=True))
+
+
+def _references(done: pd.DataFrame) -> frozenset[str]:
+    """Strategies with an availability of their own, beside others that have the study's."""
+    if "availability" not in done:
+        return frozenset()
+    own = done["availability"].isna().groupby(done["strategy"].astype(str)).all()
+    return frozenset(own[own].index) if not own.all() else frozenset()
+
+
+def _reference(
+    table: pd.DataFrame,
+    grouping: Sequence[str],
+    done: pd.DataFrame,
+    metric: str,
+    references: frozenset[str],
+    frame: pd.DataFrame,
+) -> str:
+    """Sentences on what a constant prediction would have, and on rows that are references."""
+    groups: dict[tuple[Any, ...], list[dict[Any, Any]]] = {}
+    for row in table.to_dict("records"):
+        groups.setdefault(tuple(row[name] for name in grouping), []).append(row)
+    what = in_words(metric, f"{REFERENCE}_accuracy" in done)
+    words = dict(frame.attrs.get("references") or {})
+    shown = [name for name in dict.fromkeys(table["strategy"]) if name in references]
+    told = [f"{name} ({words[name]})" if words.get(name) else name for name in shown]
+    rows = f"For reference, and not tested: {', '.join(told)}." if told else ""
+    return " ".join(filter(None, (sentence(list(groups.values()), metric, what, references), rows)))
+
+
+def _differences(
+    frame: pd.DataFrame, baseline: str | None, strategies: Sequence[str]
+) -> str | None:
+    """What the rows of a table differ in besides their method, in words."""
+    first = baseline if baseline is not None else next(iter(strategies), "")
+    told = [Difference(*one) for one in frame.attrs.get("differences", {}).get(first, ())]
+    others = [name for name in strategies if name != first]
+    words = in_a_sentence(told, first, others, is_first=baseline is None)
+    sentences = [words, frame.attrs.get("kept_local")]
+    return " ".join(one for one in sentences if one) or None
 
 
 def _engines(done: pd.DataFrame) -> str | None:
@@ -151,7 +239,9 @@ def _rows(
     }
     reference = by_seed.get(baseline, {}) if baseline is not None else {}
     against = [value for value in members if value.strategy == baseline]
-    rows = []
+    rows: list[dict[str, Any]] = []
+    # what a row measured → the runs of both sides: runs that came to the same are the same test
+    tests = {_measured(against): (_runs_of(against), _runs_of(against))}
     for name in strategies:
         own = [value for value in members if value.strategy == name]
         if own:
@@ -160,14 +250,17 @@ def _rows(
             row = {"strategy": name, "participants": participants}
             row |= _spread(by_seed[name], price)
             row |= _held_against({} if name == baseline else reference, by_seed[name])
-            row["cells"] = _cells_of(own), _cells_of(against)
+            row["test"] = tests.setdefault(_measured(own), (_runs_of(own), _runs_of(against)))
             rows.append(row)
     return rows
 
 
-def _cells_of(values: Iterable[Value]) -> frozenset[tuple[str, Any, int]]:
-    """Which cells are behind values, whatever group they joined."""
-    return frozenset((value.strategy, value.origin, value.seed) for value in values)
+def _measured(values: Iterable[Value]) -> tuple[Any, ...]:
+    return tuple((value.spot, value.seed, value.measured) for value in values)
+
+
+def _runs_of(values: Iterable[Value]) -> frozenset[Any]:
+    return frozenset(value.run for value in values)
 
 
 def _by_seed(own: list[Value], n_places: int) -> dict[int, float]:
@@ -218,12 +311,15 @@ def _adjust(rows: list[dict[str, Any]], metric: str, price: bool) -> tuple[int, 
 
 
 def _with_holm(rows: list[dict[str, Any]], name: str) -> int:
-    """One test for each pair of cells; what is shown again is not tested again."""
-    tested = {row["cells"]: row[name] for row in rows if row[name] is not None}
+    """One test for each pair of runs; what is shown again is not tested again.
+
+    Runs that came to the same as the baseline's are shown with their p, 1, and are no test.
+    """
+    shown = [row for row in rows if row[name] is not None]
+    tested = {row["test"]: row[name] for row in shown if len(set(row["test"])) == 2}
     adjusted = dict(zip(tested, holm(list(tested.values())), strict=True))
-    for row in rows:
-        if row[name] is not None:
-            row[f"{name}_holm"] = adjusted[row["cells"]]
+    for row in shown:
+        row[f"{name}_holm"] = adjusted.get(row["test"], row[name])
     return len(tested)
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from understudy.core.printable import one_line
-from understudy.measures import Measure, lower_is_better, measure
+from understudy.measures import Counts, Measure, lower_is_better, measure, span
 from understudy.studies.definition.tune_table import Edges, Picks
 from understudy.studies.statistics import tables
+from understudy.studies.statistics.best_rows import best_rows
 from understudy.studies.statistics.paired_tests import (
     SEEDS_OF_INTERVAL,
     SEEDS_OF_T,
@@ -71,10 +72,21 @@ class Comparison:
         `rows` then has a column ``picked``.
     edges : mapping
         Picks at the end of the range that was tried: strategy → key → (value, which end).
-    training : str, optional
-        Where the strategies' local training differs, in a sentence.
+    differences : str, optional
+        What rows differ in besides their method, in a sentence, where they do.
     engines : str, optional
         Which engines trained the cells, in a sentence, where they are several.
+    evaluated : pair of int, optional
+        Evaluated rounds of the runs, fewest and most, where that is known.
+    references : frozenset of str
+        Strategies with an availability of their own: never called the best, and not tested.
+    reference : str, optional
+        What a constant prediction has, and whether any strategy beats it (`rows` then has a column
+        ``reference``), and what the references are, in sentences.
+    study : str, optional
+        Whose table it is.
+    against : function, optional
+        The same comparison with another baseline.
     """
 
     metric: str
@@ -87,13 +99,18 @@ class Comparison:
     target: float | None = None
     picks: Picks = field(default_factory=dict)
     edges: Edges = field(default_factory=dict)
-    training: str | None = None
+    differences: str | None = None
     engines: str | None = None
+    evaluated: Counts | None = None
+    references: frozenset[str] = frozenset()
+    reference: str | None = None
+    study: str | None = None
+    against: Callable[[str], Comparison] | None = None
 
     @property
     def measure(self) -> Measure:
         """How the metric is shown."""
-        return measure(self.metric)
+        return measure(self.metric, self.evaluated)
 
     @property
     def lower_is_better(self) -> bool | None:
@@ -104,9 +121,24 @@ class Comparison:
         """A table in Markdown, with notes below it."""
         return tables.markdown(_for_a_page(self))
 
-    def to_latex(self) -> str:
-        """A table in LaTeX, which needs the package booktabs."""
-        return tables.latex(_for_a_page(self))
+    def to_latex(self, caption: str | None = None, label: str | None = None) -> str:
+        """A table in LaTeX, which needs the package booktabs.
+
+        In each group the best mean is bold, and those that the t-test does not tell from it (Holm,
+        p ≥ 0.05), from 5 seeds on. Notes stand below the tabular, one on each line.
+
+        Parameters
+        ----------
+        caption : str, optional
+            By default the measure, of which study and over how many seeds.
+        label : str, optional
+            For ``\\ref``; by default ``tab:`` with the name of the study, or of the measure.
+        """
+        best, told = best_rows(self.rows, self.measure, self.references, self.against)
+        page, head = _for_a_page(self, told), mean_head(self)
+        bold = [(row, page.heads.index(head)) for row in best]
+        name = label or f"tab:{self.study or self.metric}"
+        return tables.latex(page, caption or _caption(self), name, bold)
 
     def to_csv(self) -> str:
         """`rows` as they are, in full precision."""
@@ -167,11 +199,13 @@ def notes_of(comparison: Comparison, told: Sequence[str] = ()) -> tuple[str, ...
     """How to read a comparison, and what is not in it; `told` comes in between."""
     rows, measure = comparison.rows, comparison.measure
     notes = [measure.about] if measure.about else []
+    if comparison.reference is not None:
+        notes.append(comparison.reference)
     if comparison.target is not None:
         notes.append(f"Target: an accuracy of {100 * comparison.target:g} %.")
     notes += tuning_notes(comparison.picks, comparison.edges)
-    if comparison.training is not None:
-        notes.append(comparison.training)
+    if comparison.differences is not None:
+        notes.append(comparison.differences)
     if comparison.engines is not None:
         notes.append(comparison.engines)
     if comparison.lower_is_better:
@@ -188,7 +222,9 @@ def notes_of(comparison: Comparison, told: Sequence[str] = ()) -> tuple[str, ...
     if family:
         fewer = f" (Wilcoxon: {of_wilcoxon})" if 0 < of_wilcoxon < family else ""
         holm = f", by Holm for {family} comparisons{fewer}" if family > 1 else ""
-        notes.append(f"p: two-sided{holm}.")
+        again = int(rows["p_t"].notna().sum()) > family
+        once = "; identical rows count once" if again else ""
+        notes.append(f"p: two-sided{holm}{once}.")
     notes += told
     if measure.is_price and (rows["reached"] < rows["seeds"]).any():
         notes.append(
@@ -248,6 +284,8 @@ def _against_baseline(
     if row["pairs"]:
         half = row["difference_half"]
         difference = _plus_minus(row["difference"], half, scale, decimals, signed=True)
+    if row["strategy"] in comparison.references:
+        return difference, NOTHING, NOTHING
     t_test = _p(row, "p_t_holm", SEEDS_OF_T, comparison)
     return difference, t_test, _p(row, "p_wilcoxon_holm", SEEDS_OF_WILCOXON, comparison)
 
@@ -319,7 +357,16 @@ def _for_terminal(comparison: Comparison) -> RenderableType:
     return Group(*parts, tables.plain(tables.paragraph(notes)))
 
 
-def _for_a_page(comparison: Comparison) -> TextTable:
+def _caption(comparison: Comparison) -> str:
+    """What is shown, over how many seeds, and of which study."""
+    measure, seeds = comparison.measure, comparison.rows["seeds"]
+    what = f"{measure.phrase} in {measure.unit}" if measure.unit else measure.phrase
+    of = f" of the study {comparison.study}" if comparison.study else ""
+    n = span((int(seeds.min()), int(seeds.max()))) if len(seeds) else "0"
+    return f"{what[:1].upper()}{what[1:]}{of}, mean over {n} seed{'s' * (n != '1')}."
+
+
+def _for_a_page(comparison: Comparison, more: Sequence[str] = ()) -> TextTable:
     """A comparison as one table; tests that no row has the seeds for are told in a sentence."""
     table = table_of_comparison(comparison)
     shown, told = columns_worth_showing(table)
@@ -327,7 +374,7 @@ def _for_a_page(comparison: Comparison) -> TextTable:
         tuple(table.heads[place] for place in shown),
         tuple(tuple(row[place] for place in shown) for row in table.cells),
         frozenset(at for at, place in enumerate(shown) if place in table.right),
-        notes_of(comparison, told),
+        notes_of(comparison, [*told, *more]),
     )
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from understudy.core.csv_files import even_rows, faults_of
 from understudy.core.files import replaced, write_file
+from understudy.measures import EVALUATED
 from understudy.studies.statistics.csv_cells import guarded, guarded_frame, unguarded
 from understudy.studies.statistics.frames import LEVELS, Level, results
 from understudy.studies.store.store import Store
@@ -41,7 +42,7 @@ CURVE_COLUMNS = (
     "friends_apart",
     "strangers_apart",
 )
-NOT_MEASURES = ("key", "status", "seed", "version", "engine", "error", "rounds_played")
+NOT_MEASURES = ("key", "status", "seed", "version", "engine", "error", "rounds_played", EVALUATED)
 NAMES_ONLY = ("strategy", "availability", "block")  # labels that are words, though they be digits
 
 Value = str | float | None

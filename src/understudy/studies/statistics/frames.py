@@ -11,13 +11,22 @@ import numpy.typing as npt
 import pandas as pd
 
 from understudy.core import checks
-from understudy.studies.definition.training import training_differences
+from understudy.measures import EVALUATED
+from understudy.studies.definition.differences import differences
+from understudy.studies.definition.reference_rows import words_of_references
+from understudy.studies.definition.training import kept_in_words
+from understudy.studies.statistics.constant_prediction import REFERENCE
+from understudy.studies.store.client_names import client_names
 from understudy.studies.store.schema import StoreError
 from understudy.studies.store.store import FILE, Store, StoredCell, StoredStudy
 
 Level = Literal["run", "round", "client"]
 LEVELS = ("run", "round", "client")
-FACTS = {"n_examples": "sizes", "group": "groups"}  # column: name among a run's facts
+FACTS = {
+    "n_examples": "sizes",
+    "group": "groups",
+    "n_test": "test_sizes",
+}  # column: name among a run's facts
 
 
 def results(path: str | Path, level: Level = "run", study: str | None = None) -> pd.DataFrame:
@@ -42,21 +51,25 @@ def results(path: str | Path, level: Level = "run", study: str | None = None) ->
 
         run
             ``version`` of the package, ``engine`` that trained, ``error`` of a failed cell,
-            ``rounds_played``, the measures of `summarise` and what the study's analyses found.
+            ``rounds_played``, ``rounds_evaluated`` (on test data), what a constant prediction would
+            have (``reference_accuracy`` and the like: always the most frequent class, or the mean
+            of the targets), the measures of `summarise` and what the study's analyses found.
         round
             ``t``, ``clock`` and megabytes; how many clients were wanted, asked, came in time, came
             late, and arrivals refused; metrics; notes of the parts; ``seconds_…`` of wall clock.
         client
-            ``client``; in how many rounds it was wanted, asked, came in time, came late, was
-            refused; ``stood_in_for_it``, rounds in which another's row or a mixture represented it;
-            ``spoke_for_others``, how often its row represented another; ``n_examples``, ``group``,
-            and each metric per client as last measured.
+            ``client`` and its ``name`` (its number as text where it has none); in how many rounds
+            it was wanted, asked, came in time, came late, was refused; ``stood_in_for_it``, rounds
+            in which another's row or a mixture represented it; ``spoke_for_others``, how often its
+            row represented another; ``n_examples``, ``group``, and each metric per client as last
+            measured.
 
         A label None means "in every group". A measure that has the name of a label is called
-        ``measured_…``. ``attrs`` holds the names of the labels, and the study's ``baseline`` and
-        ``target`` where all agree; of a single study also what tuning picked (``picks``), which of
-        it lies at the edge of what was tried (``edges``), and ``training``, words on where the
-        strategies' local training differs.
+        ``measured_…``. ``attrs`` holds the names of the labels, and the study's ``baseline``,
+        ``target`` and ``metric`` where all agree; of a single study also its name (``study``), what
+        tuning picked (``picks``), which of it lies at the edge of what was tried (``edges``), its
+        ``references`` with words on those that have some, and ``differences``: in which settings
+        others differ from each strategy.
     """
     checks.choice("level", level, LEVELS)
     folder, named = _places(Path(path))
@@ -75,24 +88,36 @@ def results(path: str | Path, level: Level = "run", study: str | None = None) ->
         tables = [_table(store, cell, one, level, taken=names) for one, cell in cells]
         labels = [{"study": one.name, **cell.labels} for one, cell in cells]
         frame = _joined(names, labels, tables)
-        training = training_of(store, chosen[0].name) if len(chosen) == 1 else None
+        facts = _of_one_study(store, chosen[0], level) if len(chosen) == 1 else {}
     frame.attrs["labels"] = names
-    for fact in ("baseline", "target"):
+    for fact in ("baseline", "target", "metric"):
         values = [one.about.get(fact) for one in chosen]
         if values and values[0] is not None and values.count(values[0]) == len(values):
             frame.attrs[fact] = values[0]
     if len(chosen) == 1 and chosen[0].picks:
         frame.attrs |= {"picks": dict(chosen[0].picks), "edges": dict(chosen[0].edges)}
-    if training is not None:
-        frame.attrs["training"] = training
+    frame.attrs |= facts
     return frame
 
 
-def training_of(store: Store, study: str) -> str | None:
-    """Where the strategies of a study differ in how their clients train, in words."""
-    begun = [cell for cell in store.cells(study) if cell.status != "waiting"]
+def _of_one_study(store: Store, study: StoredStudy, level: Level) -> dict[str, Any]:
+    """What `compare` tells of a study; plain data, since some writers write it into their files."""
+    told: dict[str, Any] = {"study": study.name}
+    if level != "run":
+        return told
+    if study.about.get("references"):
+        told["references"] = words_of_references(study.about)
+    begun = [cell for cell in store.cells(study.name) if cell.status != "waiting"]
     pairs = [(cell.labels, store.resolved(cell.key)) for cell in begun]
-    return training_differences(pairs, store.study(study).about.get("kept_local"))
+    found = {
+        name: [list(one) for one in differences(pairs, name, study.tuned) if not one.is_the_method]
+        for name in dict.fromkeys(str(cell.labels["strategy"]) for cell in begun)
+    }
+    if any(found.values()):
+        told["differences"] = found
+    if study.about.get("kept_local"):
+        told["kept_local"] = f"{kept_in_words(study.about['kept_local'])}."
+    return told
 
 
 def rows_of_clients(store: Store, cell: StoredCell) -> pd.DataFrame:
@@ -103,9 +128,13 @@ def rows_of_clients(store: Store, cell: StoredCell) -> pd.DataFrame:
         known = cell.facts.get(fact)
         if known is not None and len(known) == n_clients:
             columns[name] = known
-    for name, values in store.last_client_metrics(cell.key).items():
+    measured = store.last_client_metrics(cell.key)
+    if measured:  # cells of before own test examples were kept: all of them matched
+        columns["tested_on"] = cell.facts.get("per_client_test", "matched")
+    for name, values in measured.items():
         columns[name if name not in columns else f"measured_{name}"] = values
-    return pd.DataFrame({"client": range(n_clients), **columns})
+    names = client_names(cell.facts, n_clients)
+    return pd.DataFrame({"client": range(n_clients), "name": names, **columns})
 
 
 def _places(path: Path) -> tuple[Path, str | None]:
@@ -136,12 +165,15 @@ def _measures(
     store: Store, cell: StoredCell, rounds: pd.DataFrame, about: Mapping[str, Any]
 ) -> dict[str, Any]:
     """A run in one row."""
-    from understudy.studies.statistics.summary import summarise
+    from understudy.studies.statistics.summary import n_evaluated, summarise
 
     told = {"version": cell.version, "engine": cell.facts.get("engine")}
     told |= {"error": cell.error, "rounds_played": cell.rounds}
+    reference = cell.facts.get("reference") or {}
+    told |= {f"{REFERENCE}_{name}": value for name, value in reference.items()}
     if not len(rounds):
         return told
+    told[EVALUATED] = n_evaluated(rounds)
     clients = rows_of_clients(store, cell)
     measures = summarise(rounds, clients, dict(cell.facts), about.get("target"))
     return {**told, **measures, **cell.findings_metrics}

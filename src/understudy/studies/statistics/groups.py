@@ -156,7 +156,8 @@ class Value:
     seed: int
     value: float
     participants: float
-    origin: Spot | None = None  # of a joined one: the spot it came with, which names its cell
+    run: Any = None  # what the cell is known by
+    measured: str = ""  # all that was measured of it
 
 
 def labels_of(frame: pd.DataFrame) -> tuple[str, ...]:
@@ -228,7 +229,7 @@ def joined(values: list[Value]) -> list[Value]:
 
     groups = together([Address(one.strategy, one.spot, one.seed) for one in values], equal)
     return [
-        replace(values[position], spot=spot, origin=values[position].spot)
+        replace(values[position], spot=spot)
         for spot, members in groups.items()
         for position in sorted(members, key=lambda at: values[at].seed)
     ]

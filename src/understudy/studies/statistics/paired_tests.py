@@ -16,6 +16,7 @@ from understudy.core.types import Floats
 SEEDS_OF_INTERVAL = FEWEST
 SEEDS_OF_T = 5
 SEEDS_OF_WILCOXON = 8  # below, its smallest possible p is 2/2⁷ ≈ 0.016 before Holm
+SIGNIFICANT = 0.05  # adjusted p below which a difference is said to hold
 RESOLUTION = 1e-12  # relative; what is closer is equal: differences of decimals are not exact
 
 

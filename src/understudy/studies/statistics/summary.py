@@ -11,9 +11,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from understudy.core.types import Floats
+from understudy.measures import LAST, STEADY, tail_length
 
-LAST = 10  # evaluated rounds at the end that are averaged: single rounds fluctuate
-STEADY = 20  # evaluated rounds at the end whose spread is the fluctuation
 TAIL = 10  # worst and best: one client in TAIL, rounded up
 PARTS = ("test", "validation", "train", "clients")  # the last: what clients reported
 TOLD_ELSEWHERE = ("test_accuracy", "test_loss")  # have measures of their own
@@ -48,6 +47,9 @@ def summarise(
         ``accuracy_best``, ``accuracy_last``, ``accuracy_last10``
             Highest, last and mean of the last 10 of the evaluated rounds (of all where there are
             fewer).
+        ``accuracy_tail``
+            Mean of the last tenth of the evaluated rounds, at least one and at most ten: single
+            rounds fluctuate, and a longer mean tells how fast a short run learnt.
         ``accuracy_mean``
             Over all evaluated rounds: how good the model was during training. It needs fewer seeds
             than the last rounds to tell two methods apart.
@@ -109,6 +111,13 @@ def _evaluated(rounds: pd.DataFrame, part: str) -> pd.DataFrame:
     return rounds[rounds[columns].notna().any(axis=1)]
 
 
+def n_evaluated(rounds: pd.DataFrame) -> int:
+    """Rounds with a test accuracy; without any, rounds in which test data were evaluated."""
+    told = rounds.get("test_accuracy")
+    counted = 0 if told is None else int(told.notna().sum())
+    return counted or len(_evaluated(rounds, "test"))
+
+
 def _of_accuracy(rounds: pd.DataFrame) -> dict[str, float]:
     if "test_accuracy" not in rounds:
         return {}
@@ -119,6 +128,7 @@ def _of_accuracy(rounds: pd.DataFrame) -> dict[str, float]:
         "accuracy_best": float(accuracy.max()),
         "accuracy_last": float(accuracy[-1]),
         "accuracy_last10": float(accuracy[-LAST:].mean()),
+        "accuracy_tail": float(accuracy[-tail_length(len(accuracy)) :].mean()),
         "accuracy_mean": float(accuracy.mean()),
     }
     if len(accuracy) > 1:  # a single value says nothing of how much it would fluctuate

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import textwrap
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from html import escape
 from io import StringIO
 from typing import TYPE_CHECKING
@@ -96,20 +96,58 @@ _LATEX = {
 }
 
 
-def latex(table: TextTable) -> str:
-    """A table in LaTeX: a tabular with the rules of booktabs, notes below it."""
+def latex(
+    table: TextTable,
+    caption: str | None = None,
+    label: str | None = None,
+    bold: Collection[tuple[int, int]] = (),
+) -> str:
+    """A table in LaTeX: a tabular with the rules of booktabs, notes below it.
+
+    Parameters
+    ----------
+    table : TextTable
+        What it shows.
+    caption, label : str, optional
+        With a caption it is a float of its own; the label is for ``\\ref``.
+    bold : collection of pairs of int
+        Row and column of the cells that are bold.
+    """
     form = "".join("r" if place in table.right else "l" for place in range(len(table.heads)))
 
-    def line(row: Sequence[str]) -> str:
-        return " & ".join(_latex_escape(cell) for cell in row) + r" \\"
+    def line(row: Sequence[str], at: int | None = None) -> str:
+        cells = [_latex_escape(cell) for cell in row]
+        cells = [
+            _latex_bold(cell) if (at, place) in bold else cell for place, cell in enumerate(cells)
+        ]
+        # after the end of a row, LaTeX would read a bracket or a star as an option of it
+        option = "{}" if cells and cells[0].startswith(("[", "*")) else ""
+        return option + " & ".join(cells) + r" \\"
 
     lines = [rf"\begin{{tabular}}{{{form}}}", r"\toprule", line(table.heads), r"\midrule"]
-    lines += [line(row) for row in table.cells]
+    lines += [line(row, at) for at, row in enumerate(table.cells)]
     lines += [r"\bottomrule", r"\end{tabular}"]
-    if table.notes:
-        notes = _latex_escape(" ".join(table.notes))
-        lines += [r"\par\smallskip", rf"{{\footnotesize {notes}\par}}"]
+    notes = [_latex_escape(note) for note in table.notes]
+    if notes:
+        lines += ["", r"\smallskip", r"\begin{minipage}{\linewidth}\footnotesize", *notes]
+        lines += [r"\end{minipage}"]
+    lines = [r"% needs \usepackage{booktabs}", *lines]
+    if caption is not None:
+        head = [r"\begin{table}[htbp]", r"\centering", rf"\caption{{{_latex_escape(caption)}}}"]
+        head += [] if label is None else [rf"\label{{{_latex_label(label)}}}"]
+        lines = [lines[0], *head, *lines[1:], r"\end{table}"]
     return "\n".join(lines) + "\n"
+
+
+def _latex_bold(cell: str) -> str:
+    """In bold, its signs too: formulas do not follow the font of the text around them."""
+    signs = r"\boldmath " if "$" in cell else ""
+    return rf"\textbf{{{signs}{cell}}}"
+
+
+def _latex_label(label: str) -> str:
+    """What may stand in a label: no braces, no comment sign, nothing active."""
+    return re.sub(r"[^\w.:+/-]", "-", label, flags=re.ASCII)
 
 
 def _latex_escape(text: str) -> str:

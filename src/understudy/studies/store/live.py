@@ -26,6 +26,11 @@ class LiveCell:
     seed: int
 
 
+def about_live(study: str) -> Mapping[str, Any]:
+    """What the store says of a study of live runs."""
+    return {"title": study, "shows": "a live federation", "live": True}
+
+
 class LiveLog:
     """A ledger for `understudy.flower.UnderstudyStrategy`: each round goes into a runs folder.
 
@@ -71,11 +76,7 @@ class LiveLog:
 
     def _save_study(self, store: Store, cell: LiveCell) -> None:
         """The study with this run in it, in its old place or at the end."""
-        about: Mapping[str, Any] = {
-            "title": self.study,
-            "shows": "a live federation",
-            "live": True,
-        }
+        about = about_live(self.study)
         known: list[LiveCell] = []
         try:
             about = store.study(self.study).about

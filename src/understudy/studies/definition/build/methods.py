@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from understudy import registry
+from understudy import registry, strategies
 from understudy.parts.local import Local, Plain
 from understudy.server.strategy import Strategy
+from understudy.server.weights import CLIENTS, DEFAULT_WEIGHTING, EXAMPLES, WEIGHTINGS
 from understudy.studies.definition.build.parts import (
     arguments,
     field_names,
@@ -21,17 +22,23 @@ from understudy.studies.definition.build.parts import (
 from understudy.studies.definition.errors import StudyError, shown, told_of, unknown_key, within
 
 STRATEGY_KEYS = tuple(item.name for item in fields(Strategy))
+PAPER = strategies.PAPER
 PART_KEYS = tuple(name for name in STRATEGY_KEYS if name != "local")  # of a strategy alone
-PAPER = "paper"  # as `local`: how each method's own paper trains
 
 
-def strategy(value: Any, local: Mapping[str, Any] | Local | str | None = None) -> Strategy:
-    """A strategy from a method's name, a table or itself; `local` is the study's, for all.
+def strategy(
+    value: Any,
+    local: Mapping[str, Any] | Local | str | None = None,
+    weighting: str = EXAMPLES,
+) -> Strategy:
+    """A strategy from a method's name, a table or itself; the rest is the study's, for all.
 
     How clients train is the same for all strategies of a study, or the comparison is not one of
     methods: `Local`'s defaults, then the study's table, then the strategy's own table. A method
     keeps its rule (FedProx's term, SCAFFOLD's variates), and its paper's schedule and weight decay
     only where ``local = "paper"`` asks for them. A `Strategy` made in Python keeps its own.
+
+    So is what clients weigh: the study's `weighting`, then the strategy's own.
     """
     if isinstance(value, Strategy):
         return value
@@ -39,6 +46,12 @@ def strategy(value: Any, local: Mapping[str, Any] | Local | str | None = None) -
     table.pop("availability", None)
     own: Any = table.pop("local", {})
     method = table.pop("method", None)
+    changes: dict[str, Any] = {}
+    if "weighting" not in table and not isinstance(method, Strategy):
+        if weighting == PAPER:
+            table["weighting"] = PAPER
+        else:
+            changes["weighting"] = study_weighting(weighting)
     made = _method(method, table)
     rule = made.local.rule
     if isinstance(own, Local):
@@ -48,7 +61,20 @@ def strategy(value: Any, local: Mapping[str, Any] | Local | str | None = None) -
     else:
         trained = _layered(Local(rule=rule), local, own)
     with told_of(known=STRATEGY_KEYS):
-        return replace(made, local=trained)
+        return replace(made, local=trained, **changes)
+
+
+def study_weighting(weighting: str) -> str:
+    """A study's weighting as a strategy has it: a sampler may draw by examples already."""
+    return DEFAULT_WEIGHTING if weighting == EXAMPLES else weighting
+
+
+def check_weighting(value: Any) -> None:
+    """Refuse a study's weighting that means nothing."""
+    known = (*WEIGHTINGS, PAPER)
+    if value not in known:
+        words = f"expected one of {', '.join(map(repr, known))}, got {shown(value)}"
+        raise StudyError(words, "weighting")
 
 
 def study_local(made: Strategy, local: Any) -> Local:
@@ -57,7 +83,7 @@ def study_local(made: Strategy, local: Any) -> Local:
 
 
 def given_as_object(value: Any) -> bool:
-    """Whether a strategy was made in Python, and so keeps how its clients train."""
+    """Whether a strategy was made in Python, and so keeps how its clients train and weigh."""
     method = value.get("method") if isinstance(value, Mapping) else value
     return isinstance(method, Strategy)
 
@@ -76,6 +102,8 @@ def _method(method: Any, table: Mapping[str, Any]) -> Strategy:
     if not isinstance(thing, Strategy) and not callable(thing):
         raise StudyError(f"expected the name of a method, got {shown(method)}", "method")
     hints = hints_of(Strategy)
+    if table.get("weighting") == PAPER:
+        table = _with_papers_weighting(thing, table, bare=method is None)
     own = {name: value for name, value in table.items() if name in _own_keys(thing)}
     extra = {name: value for name, value in table.items() if name not in own}
     known = [*_own_keys(thing), *STRATEGY_KEYS, "method", "availability"]
@@ -94,6 +122,14 @@ def _method(method: Any, table: Mapping[str, Any]) -> Strategy:
                 f"expected a function that returns a Strategy, got {shown(made)}", "method"
             )
         return made if _takes_all(thing) else replace(made, **parts)
+
+
+def _with_papers_weighting(thing: Any, table: Mapping[str, Any], *, bare: bool) -> dict[str, Any]:
+    """A table whose weighting is the paper's: our methods know it, another keeps what it has."""
+    if getattr(thing, "__module__", None) == strategies.__name__ and not bare:
+        return dict(table)
+    rest = {name: value for name, value in table.items() if name != "weighting"}
+    return {**rest, "weighting": CLIENTS} if bare else rest  # most papers weigh clients alike
 
 
 def _own_keys(method: Any) -> list[str]:

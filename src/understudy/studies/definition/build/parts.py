@@ -248,7 +248,7 @@ def primitive(value: Any, kind: Any) -> Any:
         value = value.item()
     if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
         raise StudyError(f"expected {_WORDS[kind]}, got {shown(value)}")
-    return kind(value)
+    return value if isinstance(value, kind) else kind(value)
 
 
 def _one_of(name: str, value: Any, hints: tuple[Any, ...]) -> Any:

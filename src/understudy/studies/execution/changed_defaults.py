@@ -1,0 +1,118 @@
+"""Tells where cells of a stored study run again, though nobody has changed the study."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from understudy.core.describe import differing
+from understudy.core.printable import one_line, printable
+from understudy.studies.definition.document import TOLD
+from understudy.studies.definition.overrides import LISTED
+from understudy.studies.store.schema import StoreError
+
+if TYPE_CHECKING:
+    from understudy.studies.definition.cell import Cell
+    from understudy.studies.definition.study import Study
+    from understudy.studies.store.store import Store
+
+MOST = 4  # settings that are named
+LONGEST = 40  # characters of a value
+NOT_OF_A_CELL = (*TOLD, "seeds", "axes", "blocks")  # keys of a study; cells are found by labels
+LABELLED = (*LISTED, "block")
+
+
+def changed_defaults(
+    store: Store, study: Study, cells: Sequence[Cell], skip: Collection[str] = frozenset()
+) -> str | None:
+    """In a line, which settings differ from those that the stored cells of this study ran with.
+
+    Parameters
+    ----------
+    store : Store
+        Of the folder that the study is to run in.
+    study : Study
+        As it is now. What its user has changed since is not told.
+    cells : sequence of Cell
+        Its cells; where it is tuned, its trials.
+    skip : collection of str
+        Keys that will not run.
+
+    Returns
+    -------
+    str or None
+        None where no cell that has run, or has begun to, runs again.
+    """
+    try:
+        about = printable(json.loads(json.dumps(study.about())))  # as it would be read again
+        stored = {one.name: one for one in store.studies()}.get(study.name)
+        if stored is None:
+            return None
+        changed = _changed_keys(stored.about, about)
+        known = store.trials(study.name) if study.tune else store.cells(study.name)
+        begun = [one for one in known if one.status != "waiting"]
+        before = {_place(one.labels, one.seed): one.key for one in begun}
+        found: dict[tuple[str, str, str], None] = {}
+        n_again = 0
+        for cell in cells:
+            key = before.get(_place(cell.labels, cell.seed), cell.key)
+            if cell.key in (key, *skip) or store.status(cell.key) == "done":
+                continue
+            settings = [
+                one
+                for one in differing(cell.resolved, store.resolved(key))
+                if not _keys_of(one[0]) & {*changed, "sources"}  # files of plug-ins are one's own
+            ]
+            found |= dict.fromkeys(settings)
+            n_again += bool(settings)
+    except StoreError:  # damage is told when the cells run
+        return None
+    if not found:
+        return None
+    words = [
+        f"{place.removeprefix('strategy.')} is now {_short(ours)} (was {_short(theirs)})"
+        for place, theirs, ours in found
+    ]
+    more = f", and {len(words) - MOST} more" if len(words) > MOST else ""
+    again = f"{n_again} of {len(cells)} " + ("cells run" if len(cells) > 1 else "cell runs")
+    told = ", ".join(words[:MOST]) + more
+    return f"Defaults have changed since this study ran: {told}: {again} again"
+
+
+def _changed_keys(stored: Mapping[str, Any], about: Mapping[str, Any]) -> set[str]:
+    """Keys of the study that its user has changed; of a built-in one the words are not theirs."""
+    if about["built_in"] and stored.get("built_in"):
+        asked = [
+            set(one.get("overrides", ())) | {f"scale={one.get('scale')}"} for one in (stored, about)
+        ]
+        return {text.partition("=")[0].partition(".")[0] for text in asked[0] ^ asked[1]}
+    documents = stored.get("document") or {}, about["document"]
+    theirs, ours = (_common(*pair) for pair in (documents, documents[::-1]))
+    return {key for key in theirs.keys() | ours.keys() if theirs.get(key) != ours.get(key)}
+
+
+def _keys_of(place: str) -> set[str]:
+    """Keys of a study that decide about a setting of a cell."""
+    part, _, name = place.partition(".")
+    if part == "strategy":
+        part = name.partition(".")[0]
+    return {part, "strategies", "block", "scale", "tune"}
+
+
+def _common(document: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """What a document says of the cells that another has too: no further labels, no seeds."""
+    said = {name: value for name, value in document.items() if name not in NOT_OF_A_CELL}
+    for name in LABELLED:
+        if isinstance(said.get(name), Mapping) and isinstance(other.get(name), Mapping):
+            said[name] = {key: value for key, value in said[name].items() if key in other[name]}
+    return said
+
+
+def _place(labels: Mapping[str, Any], seed: int) -> tuple[str, int]:
+    return json.dumps(dict(labels), sort_keys=True), seed
+
+
+def _short(text: str) -> str:
+    line = one_line(text)
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"

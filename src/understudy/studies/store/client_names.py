@@ -1,0 +1,30 @@
+"""What the clients of a cell are called, as it was stored with the cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from understudy.core.printable import one_line
+
+LONGEST = 80  # characters
+
+
+def client_names(facts: Mapping[str, Any], n_clients: int) -> list[str]:
+    """N names; the number as text where a client has none, as in cells of earlier versions.
+
+    Parameters
+    ----------
+    facts : mapping
+        What is stored of the cell's clients.
+    n_clients : int
+        N; more than there are names where clients joined later.
+    """
+    known = stored_names(facts)[:n_clients]
+    return known + [str(number) for number in range(len(known), n_clients)]
+
+
+def stored_names(facts: Mapping[str, Any]) -> list[str]:
+    """The names that are stored, fit to be printed; none where clients have none."""
+    names = facts.get("names")
+    return [one_line(name, LONGEST) for name in names] if isinstance(names, list) else []

@@ -1,0 +1,81 @@
+"""A live run's own folder as a study: its rounds in a store that is made where it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from understudy._version import __version__
+from understudy.core.json_lines import is_damaged, is_sealed
+from understudy.memory.run_folder import LIVE, ROUNDS, STATE
+from understudy.memory.writer_lock import taken
+from understudy.simulation.logs import read_logs
+from understudy.studies.definition.names import KEY_DIGITS
+from understudy.studies.store.live import LiveCell, about_live
+from understudy.studies.store.schema import StoreError
+from understudy.studies.store.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from understudy.studies.definition.cell import Cell
+
+STUDY = "live"  # what a folder's run is called, where nobody gave it a name
+
+
+def is_live_folder(folder: Path) -> bool:
+    """Whether a live federation has kept its run here."""
+    if (folder / LIVE).is_file():
+        return True
+    if (folder / "outcomes.jsonl").is_file() and (folder / "server" / STATE).is_file():
+        raise StoreError(
+            f"{folder}: a live run that an earlier version kept (no file {LIVE}); once the run is "
+            "resumed by this version, its rounds can be shown"
+        )
+    return False
+
+
+def refresh(folder: Path) -> str:
+    """Bring the store in a live run's folder up to date; the name of its study."""
+    about = _about(folder / LIVE)
+    run, logs = about["run"][:KEY_DIGITS], list(read_logs(folder / ROUNDS))
+    status = about["status"]
+    if status == "running" and not _is_written(folder / "server"):
+        status = "stopped"  # killed: it can be resumed
+    with suppress(StoreError), Store.open(folder) as store:
+        for cell in store.cells(STUDY):
+            is_same = cell.key == run and (cell.status, cell.rounds) == (status, len(logs))
+            if is_same and cell.facts == about["facts"]:
+                return STUDY
+    label = str(about["resolved"]["strategy"]["compensator"]["class"]).lower()
+    cells = [LiveCell(run, {"strategy": label}, int(about["resolved"]["seed"]))]
+    with Store.open(folder, write=True) as store:
+        store.save_study(STUDY, about_live(STUDY), cast("Sequence[Cell]", cells), __version__)
+        store.begin_anew(run, about["resolved"], about["facts"], __version__, logs)
+        if status == "done":
+            store.finish(run)
+        elif status == "failed":
+            store.fail(run, about["error"])
+        elif status == "stopped":
+            store.stop(run)
+    return STUDY
+
+
+def _about(path: Path) -> Mapping[str, Any]:
+    text = path.read_bytes()
+    if not is_sealed(text) or is_damaged(text):
+        raise StoreError(f"{path}: damaged: it does not fit its checksum")
+    about: Mapping[str, Any] = json.loads(text)
+    return about
+
+
+def _is_written(folder: Path) -> bool:
+    """Whether a process has the right to write here."""
+    lock = taken(folder / "lock")
+    if lock is None:
+        return True
+    lock.release()
+    return False
