@@ -157,7 +157,11 @@ def test_the_readme_shows_the_table_that_a_first_run_prints(tmp_path, monkeypatc
     assert said.code == 0, said.err
     assert same_results(said.out, shown), f"README.md: `understudy run` prints\n{said.out}"
     # the comparison can fail: other labels, other results, another p
-    for changed in (("stale", "mifa"), ("fdms       6.0    7", "fdms       6.0    8"), ("0.0", "0.9")):
+    for changed in (
+        ("stale", "mifa"),
+        ("fdms       6.0    7", "fdms       6.0    8"),
+        ("0.0", "0.9"),
+    ):
         assert not same_results(said.out, shown.replace(*changed))
     assert max(map(len, said.out.splitlines())) <= 80
 
