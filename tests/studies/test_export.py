@@ -289,6 +289,19 @@ def test_a_curve_leaves_out_rounds_that_were_not_evaluated():
     assert curve(rounds[["t", "came"]]) == []
 
 
+def test_no_evaluated_round_is_lost_where_others_have_something_to_tell():
+    """500 rounds with a note in each, every tenth evaluated: all 50 of these, and 50 others."""
+    t = np.arange(500)
+    accuracy = np.where((t + 1) % 10 == 0, t / 1000, np.nan)
+    rounds = pd.DataFrame({"t": t, "pairs_needed": 1.0 * t, "test_accuracy": accuracy})
+    points = curve(rounds)
+    assert len(points) == 100
+    evaluated = [point for point in points if "test_accuracy" in point]
+    assert [point["round"] for point in evaluated] == list(range(10, 501, 10))
+    assert [point["round"] for point in points] == sorted(point["round"] for point in points)
+    assert points[0] == {"round": 1, "pairs_needed": 0.0}
+
+
 def test_a_file_that_is_something_else_is_refused(tmp_path):
     (tmp_path / "cells.csv").write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match="expected the columns key"):

@@ -709,7 +709,21 @@ def test_as_many_cells_at_once_as_cores_and_memory_allow(monkeypatch: pytest.Mon
             budgets.budget(cells, **{name: 0})
 
 
-def test_data_that_cannot_be_loaded_are_left_for_the_cell_to_tell(tmp_path: Path) -> None:
+def test_data_are_counted_by_their_name_and_not_loaded(tmp_path: Path) -> None:
+    """MNIST: 70,000 images of 28 × 28 floats and labels of 8 bytes, though no file is there.
+
+    d = 784·32 + 32 + 32·10 + 10 = 25,450; the model, 2 updates and 3 vectors more.
+    """
     missing = DataRecipe("mnist", "iid", 0, {"root": str(tmp_path), "n_clients": 2})
-    cell = Cell.of({"strategy": "fedavg"}, Task(missing, "mlp", fedavg(), rounds=1))
+    cell = Cell.of(
+        {"strategy": "fedavg"}, Task(missing, {"name": "mlp", "hidden": 32}, fedavg(), 1)
+    )
+    data = 70_000 * (784 * 4 + 8)
+    expected = budgets.PROCESS_BYTES + data + (1 + 2 + 3) * 25_450 * 4
+    assert budgets.largest_need([cell]) == expected
+
+
+def test_data_of_ones_own_that_fail_are_left_for_the_cell_to_tell() -> None:
+    failing = DataRecipe("math:sqrt", None, 0, {})
+    cell = Cell.of({"strategy": "fedavg"}, Task(failing, "mlp", fedavg(), rounds=1))
     assert budgets.largest_need([cell]) == budgets.PROCESS_BYTES

@@ -100,9 +100,11 @@ def test_too_few_seeds_give_no_p_value() -> None:
 
 def test_differences_that_do_not_vary() -> None:
     assert paired_t([0.3] * 5, [0.3] * 5) == 1.0
-    assert paired_t([0.3] * 5, [0.2] * 5) == 0.0
+    # five heads in a row, or five tails: 2 of 32 ways
+    assert paired_t([40] * 5, [50] * 5) == 2 / 32
     # 0.1 in each pair, but for the last bits
-    assert paired_t([0.3, 0.8, 0.7, 0.4, 0.5], [0.2, 0.7, 0.6, 0.3, 0.4]) == 0.0
+    assert paired_t([0.3, 0.8, 0.7, 0.4, 0.5], [0.2, 0.7, 0.6, 0.3, 0.4]) == 2 / 32
+    assert paired_t([0.3] * 10, [0.2] * 10) == 2 / 1024
     assert wilcoxon([0.3] * 8, [0.3] * 8) == 1.0
 
 

@@ -231,6 +231,14 @@ def test_logs_are_read_from_first_up_to_last(tmp_path: Path) -> None:
 # -- runs and studies --------------------------------------------------------------------------
 
 
+def test_last_metrics_are_those_of_the_last_round_that_was_evaluated(tmp_path: Path) -> None:
+    with begun(tmp_path) as store:
+        assert store.last_metrics(KEY) == {}
+        measured = ({"test_loss": 3.0}, {"test_loss": 2.0}, {}, {})
+        store.add_rounds(KEY, [log(t, metrics=found) for t, found in enumerate(measured)])
+        assert store.last_metrics(KEY) == {"test_loss": 2.0}
+
+
 def test_a_replayed_round_overwrites_all_of_itself(tmp_path: Path) -> None:
     """Round 1 had a metric per client and errors; its replay has not, and nothing is left over."""
     first = [log(t, errors=np.ones(5)) for t in range(3)]

@@ -5,12 +5,14 @@ from __future__ import annotations
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pandas
 import pytest
 
 from tests.cli import Command
 from tests.studies.texts import DATA, study
 from understudy import Adam, FixedDropout, Local, Momentum, Sgd, Study, fdms, fedavg
+from understudy.core.types import RoundLog
 from understudy.studies import StudyError, compare, results
 from understudy.studies.definition.tune_table import Tune, edges_of
 from understudy.studies.store.store import Store
@@ -80,6 +82,33 @@ def test_each_strategy_gets_the_combination_that_is_best_for_it() -> None:
         'server = {name = "sgd", lr = 4.0}, local = {lr = 0.1}}',
     )
     assert [cell.key for cell in made.cells(picks)] == [cell.key for cell in written.cells()]
+
+
+def test_a_trial_that_diverged_comes_last(tmp_path: Path) -> None:
+    """At 0.5 the loss is 1 in round 0, below all others, and NaN in round 1, the last."""
+    made = study('[tune]\n"local.lr" = [0.1, 0.5]\nseeds = [100]', data=VALIDATED)
+    losses = {0.1: (3.0, 2.0), 0.5: (1.0, float("nan"))}
+    with Store.open(tmp_path, write=True) as store:
+        for trial in made.tuning():
+            store.begin(trial.key, trial.resolved, {}, "0.1.0")
+            for t, loss in enumerate(losses[trial.task.strategy.local.lr]):
+                store.add_rounds(trial.key, [round_log(t, validation_loss=loss)])
+            store.finish(trial.key)
+        assert made.picks(store) == {"drop": {"local.lr": 0.1}, "fdms": {"local.lr": 0.1}}
+    rounds = [
+        {**trial.labels, "seed": trial.seed, "t": t, "validation_loss": loss}
+        for trial in made.tuning()
+        for t, loss in enumerate((*losses[trial.task.strategy.local.lr], None))
+    ]
+    frame = pandas.DataFrame(rounds)  # round 2 was not evaluated
+    assert made.pick(frame) == {"drop": {"local.lr": 0.1}, "fdms": {"local.lr": 0.1}}
+    with pytest.raises(StudyError, match="has a finite validation_loss in all its trials"):
+        made.pick(frame[frame["t"] < 2].assign(validation_loss=float("inf")))
+
+
+def round_log(t: int, **metrics: float) -> RoundLog:
+    nobody = np.zeros(0, dtype=np.int64)
+    return RoundLog(t, np.zeros(2, dtype=np.int8), (), nobody, nobody, np.zeros(0), {}, metrics)
 
 
 def test_one_key_in_either_form_makes_the_same_trials() -> None:

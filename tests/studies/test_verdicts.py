@@ -27,7 +27,6 @@ from tools.claims.verdicts import (
     OPEN,
     REPRODUCED,
     WITHDRAWN,
-    holm,
     interval,
     judge,
     near,
@@ -40,6 +39,8 @@ from tools.claims.verdicts import (
     value,
     verdict_of,
 )
+from understudy.studies.definition.builtins import built_in
+from understudy.studies.statistics.export import label_text
 
 CLAIMS = Path(__file__).parents[2] / "docs" / "claims.toml"
 
@@ -174,13 +175,6 @@ def test_what_is_open_names_its_seeds_though_the_rest_is_decided():
 def nearness(first, second):
     """A contrast of nearness, as it is written."""
     return {"kind": "near", "A": {"strategy": first}, "B": {"strategy": second}, "within": 0.02}
-
-
-def test_holm_by_hand():
-    """0.01, 0.04, 0.03: times 3, 1, 2 in the order of size: 0.03, 0.06, 0.06 (not below 0.06)."""
-    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert holm([0.5, 0.9]) == [1.0, 1.0]
-    assert holm([]) == []
 
 
 def test_holm_is_applied_within_a_claim():
@@ -544,12 +538,30 @@ contrasts = [{ kind = "order", A = { p_min = 0.5 }, B = { p_min = 0.1 } }]
 """
 
 
+@pytest.fixture(scope="module")
+def known_keys():
+    """k00 and the like → the key of such a cell in the built-in study, whose seeds begin at 3."""
+    wanted = {
+        tuple(line.split(",")[1:6]): line.split(",")[0] for line in CELLS_CSV.splitlines()[1:]
+    }
+    found = {}
+    for cell in built_in("fdms-fig1", "results").cells():
+        names = ("strategy", "availability", "alpha", "block")
+        place = (*(label_text(cell.labels.get(name)) for name in names), str(cell.seed - 3))
+        if place in wanted:
+            found[wanted[place]] = cell.key
+    assert len(found) == len(wanted)
+    return found
+
+
 @pytest.fixture
-def docs(tmp_path):
+def docs(tmp_path, known_keys):
     folder = tmp_path / "docs" / "results" / "fdms-fig1"
     folder.mkdir(parents=True)
-    (folder / "cells.csv").write_text(CELLS_CSV)
-    (folder / "curves.csv").write_text(CURVES_CSV)
+    for name, text in (("cells.csv", CELLS_CSV), ("curves.csv", CURVES_CSV)):
+        for short, key in known_keys.items():
+            text = text.replace(f"{short},", f"{key},")
+        (folder / name).write_text(text)
     (tmp_path / "docs" / "claims.toml").write_text(CLAIMS_TOML)
     return tmp_path / "docs"
 
@@ -645,7 +657,7 @@ def test_the_page_tells_verdicts_numbers_sizes_readings_and_hours(docs):
     assert f"| elsewhere | More is better. | FedAR, fig. 4 | fedar-fig4 | {hours:.1f} |" in page
 
 
-def test_a_run_that_diverged_leaves_its_claim_open_and_is_told(docs):
+def test_a_run_that_diverged_leaves_its_claim_open_and_is_told(docs, known_keys):
     cells = docs / "results" / "fdms-fig1" / "cells.csv"
     cells.write_text(cells.read_text().replace("mnist,1,40,0.89", "mnist,1,40,"))
     book = Book.read(docs / "results")
@@ -659,7 +671,9 @@ def test_a_run_that_diverged_leaves_its_claim_open_and_is_told(docs):
     assert "| fdms above dropout (alpha 0.5) | – | – to – | open: diverged |" in page
     assert "| fdms | 86.50 (1 diverged) |" in page  # (86 + 87)/2
     # where the cell is not there at all, it is to be run
-    kept = [line for line in cells.read_text().splitlines() if not line.startswith("k11")]
+    kept = [
+        line for line in cells.read_text().splitlines() if not line.startswith(known_keys["k11"])
+    ]
     cells.write_text("\n".join([*kept, ""]))
     book = Book.read(docs / "results")
     assert book.verdict(read_claims(docs / "claims.toml")[0]).verdict == NOT_RUN
@@ -669,6 +683,16 @@ def test_a_measure_that_no_cell_has_was_not_run(docs):
     entry = claim_of(claim(study="fdms-fig1", metric="loss_best", contrasts=[
         {"kind": "order", "A": {"strategy": "fdms"}, "B": {"strategy": "dropout"}}]))  # fmt: skip
     assert Book.read(docs / "results").verdict(entry).verdict == NOT_RUN
+
+
+def test_a_cell_that_is_none_of_the_study_any_more_is_refused(docs, known_keys):
+    """Its size cannot be known: it would count as the paper's own."""
+    cells = docs / "results" / "fdms-fig1" / "cells.csv"
+    cells.write_text(cells.read_text().replace(known_keys["k10"], "0123456789abcdef"))
+    with pytest.raises(
+        ValueError, match=r"fdms-fig1: the exported cell 0123456789abcdef \(seed 0\)"
+    ):
+        results_page.write_page(docs)
 
 
 def test_a_margin_of_the_paper_is_judged_at_the_papers_size_only(docs):

@@ -203,8 +203,14 @@ class Sizes:
     def _differences(self, study: str, rows: list[Row]) -> list[str]:
         paper = {place_of(cell.labels): cell for cell in self.cells(study, PAPER)}
         ours = {cell.key: cell for cell in self.cells(study, SCALE)}
+        known = {*ours, *(cell.key for cell in self.cells(study, PAPER))}
         words: dict[str, None] = {}
         for row in rows:
+            if known and row.key not in known:  # its size would be taken for the paper's
+                raise ValueError(
+                    f"{study}: the exported cell {row.key} (seed {row.seed}) is none of the "
+                    "study's as it is now; run and export it again, or remove its row"
+                )
             theirs = paper.get(place_of(row.labels))
             if theirs is None:
                 continue

@@ -32,6 +32,7 @@ from scipy.stats import t as student
 
 from tools.claims.paper_claims import Claim, Contrast, Pick, Side
 from understudy.core.intervals import FEWEST, half_width
+from understudy.studies.statistics.paired_tests import holm
 
 CONFIDENCE = 0.90
 LEVEL = 0.05  # one-sided: what lies beyond one end of the interval
@@ -127,16 +128,6 @@ def _spread(numbers: Sequence[float] | Array) -> float:
     values: Array = np.asarray(numbers, dtype=np.float64)
     spread = float(values.std(ddof=1))
     return 0.0 if spread <= 1e-12 * float(np.abs(values).max(initial=0.0)) else spread
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p-values: the r-th smallest of m times m − r + 1, never below a smaller one's."""
-    adjusted = [0.0] * len(p_values)
-    so_far = 0.0
-    for rank, at in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
-        so_far = max(so_far, min(1.0, (len(p_values) - rank) * p_values[at]))
-        adjusted[at] = so_far
-    return adjusted
 
 
 @dataclass(frozen=True)

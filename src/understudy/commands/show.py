@@ -152,21 +152,10 @@ def _telling(rows: list[list[str]]) -> list[list[str]]:
 
 def _row(store: Store, cell: StoredCell) -> list[str]:
     labels = [EVERY if value is None else str(value) for value in cell.labels.values()]
-    metrics = _last_metrics(store, cell.key)
+    metrics = store.last_metrics(cell.key)
     accuracy = metrics.get("test_accuracy", metrics.get("validation_accuracy"))
     shown = "–" if accuracy is None else f"{accuracy * 100:.1f} %"
     return [cell.key[:SHOWN_KEY], *labels, str(cell.seed), cell.status, str(cell.rounds), shown]
-
-
-def _last_metrics(store: Store, key: str) -> Mapping[str, float]:
-    """Of the last round that was evaluated."""
-    n_rounds = store.n_rounds(key)
-    while n_rounds:
-        for log in store.logs(key, n_rounds - 1, n_rounds):
-            if log.metrics:
-                return log.metrics
-        n_rounds -= 1
-    return {}
 
 
 # -- a cell ------------------------------------------------------------------------------------
@@ -194,7 +183,7 @@ def _cell(store: Store, key: str) -> Iterator[str]:
         yield from cell.error.rstrip().splitlines()
     if cell.status == "waiting":
         return
-    metrics = _last_metrics(store, key)
+    metrics = store.last_metrics(key)
     if metrics:
         yield ""
         yield "last metrics"

@@ -11,7 +11,6 @@ from __future__ import annotations
 from zlib import crc32
 
 import numpy as np
-import torch
 
 from understudy.core import checks
 
@@ -47,8 +46,3 @@ def generator(seed: int, role: str, t: int = 0, client: int = -1) -> np.random.G
 def torch_seed(seed: int, role: str, t: int = 0, client: int = -1) -> int:
     """A seed for torch at the same kind of address (dropout layers, initial weights)."""
     return int(_sequence(seed, role, t, client).generate_state(1, np.uint64)[0] >> np.uint64(1))
-
-
-def torch_generator(seed: int, role: str, t: int = 0, client: int = -1) -> torch.Generator:
-    """A torch generator at an address."""
-    return torch.Generator().manual_seed(torch_seed(seed, role, t, client))

@@ -353,11 +353,6 @@ class Run:
         return self._trainer.engine.name
 
     @property
-    def worker_deaths(self) -> int:
-        """How often worker processes died and their work was done again."""
-        return self._trainer.deaths
-
-    @property
     def logs(self) -> Sequence[RoundLog]:
         """The logs of the rounds yielded so far, in order.
 

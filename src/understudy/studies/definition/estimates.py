@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -70,6 +71,7 @@ class Size:
     sizes: tuple[int, ...]  # (N,) training examples of each client, at least about
     n_validation: int  # of all clients
     n_test: int
+    n_bytes: int  # of all examples in memory
 
     @property
     def n_clients(self) -> int:
@@ -103,25 +105,27 @@ def estimate(cells: Iterable[Cell], *, with_kernels: bool = False) -> Estimate:
     with_kernels : bool
         Count as for a machine that has the compiled kernels, whatever this one has.
     """
-    chosen = {cell.key: cell.task for cell in cells}
+    chosen = {cell.key: cell for cell in cells}
     counted: dict[str, tuple[float, int]] = {}
     seconds, n_bytes = 0.0, 0
-    for task in chosen.values():
-        key = _alike(task)
+    for cell in chosen.values():
+        key = _alike(cell)
         if key not in counted:
-            counted[key] = _counted(task, with_kernels)
+            counted[key] = _counted(cell.task, with_kernels)
         seconds += counted[key][0]
         n_bytes += counted[key][1]
     return Estimate(len(chosen), seconds, n_bytes)
 
 
-def _alike(task: Task) -> str:
+def _alike(cell: Cell) -> str:
     """Cells that differ in their seed alone cost the same."""
-    described = task.resolved()
-    described.pop("seed")
-    if isinstance(task.data, DataRecipe):
-        described["data"].pop("seed")
-    return json.dumps(described, sort_keys=True)
+    data = without_seed(cell.resolved["data"])
+    return json.dumps({**without_seed(cell.resolved), "data": data}, sort_keys=True)
+
+
+def without_seed(described: Mapping[str, Any]) -> dict[str, Any]:
+    """A described configuration, or its data, but for the seed."""
+    return {name: value for name, value in described.items() if name != "seed"}
 
 
 def _counted(task: Task, with_kernels: bool) -> tuple[float, int]:
@@ -186,15 +190,20 @@ def _wanted(task: Task, size: Size) -> float:
     return size.n_clients if count is None else min(int(count(size.n_clients)), size.n_clients)
 
 
+def population_of(size: Size) -> Population:
+    """Clients of these sizes: labels and groups are made up."""
+    n = size.n_clients
+    return Population(
+        n_clients=n,
+        n_examples=np.array(size.sizes, dtype=float),
+        label_counts=np.ones((n, max(1, size.n_outputs))),
+        groups=np.arange(n) * min(5, n) // n,
+    )
+
+
 def _reachable(task: Task, size: Size) -> float:
     """Clients that can be reached, in the mean of a few rounds."""
-    n = size.n_clients
-    labels = np.ones((n, max(1, size.n_outputs)))
-    groups = np.arange(n) * min(5, n) // n
-    population = Population(
-        n_clients=n, n_examples=np.array(size.sizes, dtype=float), label_counts=labels,
-        groups=groups,
-    )  # fmt: skip
+    n, population = size.n_clients, population_of(size)
     try:
         state = task.availability.init(population)
         rates = [task.availability.rates(state, t) for t in range(1, 25)]
@@ -212,7 +221,9 @@ def size_of(task: Task) -> Size:
     if recipe.name == "synthetic":
         n = int(_with_defaults(recipe, synthetic)["n_clients"])
         train, validation, test = (round(SYNTHETIC_MEAN * share) for share in (0.75, 0.15, 0.10))
-        return Size((N_FEATURES,), N_CLASSES, (train,) * n, validation * n, test * n)
+        total = n * (train + validation + test)
+        n_bytes = total * _example_bytes((N_FEATURES,))
+        return Size((N_FEATURES,), N_CLASSES, (train,) * n, validation * n, test * n, n_bytes)
     if recipe.name not in IMAGES or recipe.partition is None or ":" in recipe.partition:
         return _looked_at(recipe.federation())
     images = IMAGES[recipe.name]
@@ -222,7 +233,14 @@ def size_of(task: Task) -> Size:
     sizes = _sizes(recipe.partition, n_train, settings)
     held_out = float(settings["validation"])
     trained = tuple(max(1, round(n * (1 - held_out))) for n in sizes)
-    return Size(images.shape, images.n_classes, trained, sum(sizes) - sum(trained), n_test)
+    n_bytes = (images.n_train + images.n_test) * _example_bytes(images.shape)
+    n_validation = sum(sizes) - sum(trained)
+    return Size(images.shape, images.n_classes, trained, n_validation, n_test, n_bytes)
+
+
+def _example_bytes(shape: tuple[int, ...]) -> int:
+    """Of an input in float32 and its label."""
+    return 4 * math.prod(shape) + 8
 
 
 def _with_defaults(recipe: DataRecipe, *functions: Callable[..., Any]) -> dict[str, Any]:
@@ -257,6 +275,7 @@ def _looked_at(federation: Federation) -> Size:
         tuple(int(n) for n in federation.sizes),
         0 if held is None else sum(len(mine) for mine in held),
         len(federation.test),
+        int(federation.x.nbytes + federation.y.nbytes),
     )
 
 
@@ -270,4 +289,4 @@ def readable(seconds: float) -> str:
     return f"{hours:.1f} h" if hours < 10 else f"{round(hours):,} h"
 
 
-__all__ = ["Estimate", "Size", "estimate", "readable", "size_of"]
+__all__ = ["Estimate", "Size", "estimate", "population_of", "readable", "size_of", "without_seed"]

@@ -20,17 +20,19 @@ Tried = tuple[tuple[str, Label], ...]  # key and label of its value, for each ke
 
 
 def trial_results(store: Store, trials: Sequence[Cell]) -> pandas.DataFrame:
-    """One row per round of each trial that is done: labels, seed, key and measures."""
+    """One row for each trial that is done: labels, seed, key and the measures of its last round.
+
+    That round is always evaluated: a metric that is NaN there is one of a run that diverged.
+    """
     import pandas
 
-    frames = []
-    for cell in trials:
-        if store.status(cell.key) == "done":
-            rounds = store.rounds(cell.key)
-            named = {**cell.labels, "seed": cell.seed, "key": cell.key}
-            told = pandas.DataFrame({name: [value] * len(rounds) for name, value in named.items()})
-            frames.append(pandas.concat([told, rounds.reset_index(drop=True)], axis=1))
-    return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
+    rows = [
+        {**cell.labels, "seed": cell.seed, "key": cell.key, **last}
+        for cell in trials
+        if store.status(cell.key) == "done"
+        for last in store.rounds(cell.key).tail(1).to_dict("records")
+    ]
+    return pandas.DataFrame(rows).drop(columns="t", errors="ignore")
 
 
 def picked(
@@ -42,21 +44,25 @@ def picked(
             known = ", ".join(str(column) for column in results.columns) or "nothing"
             raise StudyError(f"the trials' results have no {name!r}; they have {known}", "tune")
     found = _scores(results, trials, tune)
-    scores: dict[str, dict[Tried, list[float]]] = {}
+    scores: dict[str, dict[Tried, list[float | None]]] = {}
     for draft in trials:
         of_point = scores.setdefault(_name(draft.labels), {})
         own = of_point.setdefault(tuple(draft.tried.items()), [])
-        own.append(found.get(_place(draft.labels, draft.task.seed), math.nan))
+        own.append(found.get(_place(draft.labels, draft.task.seed)))
     return {name: dict(_best(name, points, tune)) for name, points in scores.items()}
 
 
 def _scores(
     results: pandas.DataFrame, trials: Sequence[Draft], tune: Tune
 ) -> dict[tuple[Any, ...], float]:
-    """Labels and seed of a trial → its metric in the last round that was evaluated."""
+    """Labels and seed of a trial → its metric in the last round in which any trial has it.
+
+    Where others have it and a trial does not, that one diverged: an earlier round would hide it.
+    """
     names = list(trials[0].labels)
     if "t" in results:
-        results = results[results[tune.metric].notna()].sort_values("t", kind="stable")
+        evaluated = results["t"][results[tune.metric].notna()]
+        results = results[results["t"].isin(evaluated)].sort_values("t", kind="stable")
     scores = {}
     for _, row in results.iterrows():
         labels = {name: row[name] if name in results else None for name in names}
@@ -79,16 +85,23 @@ def _name(labels: Any) -> str:
     return pick_name(None if _is_nothing(block) else str(block), str(labels["strategy"]))
 
 
-def _best(name: str, points: dict[Tried, list[float]], tune: Tune) -> Tried:
+def _best(name: str, points: dict[Tried, list[float | None]], tune: Tune) -> Tried:
+    """The value with the best mean; those with a trial that diverged or is not done come last."""
     sign = 1.0 if tune.less_is_better else -1.0
 
     def badness(point: Tried) -> float:
-        scores = points[point]
-        whole = all(math.isfinite(score) for score in scores)
+        scores = [score for score in points[point] if score is not None and math.isfinite(score)]
+        whole = len(scores) == len(points[point])
         return sign * math.fsum(scores) / len(scores) if whole else math.inf
 
     best = min(points, key=badness)
     if math.isinf(badness(best)):
         keys = " and ".join(repr(key) for key, _ in best)
-        raise StudyError(f"no value of {keys} has all its trials done", "tune", name)
+        missing = all(None in scores for scores in points.values())
+        why = (
+            "has all its trials done"
+            if missing
+            else f"has a finite {tune.metric} in all its trials"
+        )
+        raise StudyError(f"no value of {keys} {why}", "tune", name)
     return best

@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -14,9 +14,9 @@ from understudy.core.flat import Layout
 from understudy.server.footprint import readable
 from understudy.simulation.data.models import build
 from understudy.simulation.training.trainer import usable_cores
+from understudy.studies.definition.estimates import Size, population_of, size_of, without_seed
 
 if TYPE_CHECKING:
-    from understudy.simulation.data.federation import Federation
     from understudy.studies.definition.cell import Cell, Task
 
 PROCESS_BYTES = 400_000_000  # a process that has imported torch and trained a little
@@ -91,37 +91,29 @@ def budget(cells: Sequence[Cell], jobs: int | None = None, memory: int | None = 
 def largest_need(cells: Sequence[Cell]) -> int:
     """Bytes of memory that the largest of some cells needs, about.
 
-    Cells that differ in their seeds only are measured once. The data are loaded for that; where
-    they cannot be, the cell will say so itself.
+    Cells that differ in their seeds only are counted once. Nothing is loaded but data of the user's
+    own functions. Where these, a model or a part fail, the cell will say so itself.
     """
     kinds: dict[str, dict[str, Cell]] = {}
     for cell in cells:
-        data, model = _without_seed(cell.resolved["data"]), cell.resolved["model"]
-        kind = json.dumps([model, cell.resolved["strategy"]], sort_keys=True)
-        kinds.setdefault(json.dumps(data, sort_keys=True), {}).setdefault(kind, cell)
+        data = json.dumps(without_seed(cell.resolved["data"]), sort_keys=True)
+        kind = json.dumps([cell.resolved["model"], cell.resolved["strategy"]], sort_keys=True)
+        kinds.setdefault(data, {}).setdefault(kind, cell)
     need = PROCESS_BYTES
     for alike in kinds.values():
         try:
-            federation = next(iter(alike.values())).task.federation()
-            need = max(need, *(need_of(cell.task, federation) for cell in alike.values()))
-        except Exception as error:
-            log.debug("the memory of a cell could not be estimated: %s", error)
+            size = size_of(next(iter(alike.values())).task)
+            need = max(need, *(need_of(cell.task, size) for cell in alike.values()))
+        except Exception as error:  # data, model or part of the user's own
+            log.info("the memory of some cells could not be estimated: %s", error)
     return need
 
 
-def need_of(task: Task, federation: Federation) -> int:
+def need_of(task: Task, size: Size) -> int:
     """Bytes of memory that a cell needs: the process, the data, the server's state, the updates.
 
     Remembered rows are in files and not counted.
     """
-    module = build(task.model, tuple(federation.x.shape[1:]), federation.n_outputs, task.seed)
-    layout = Layout.of(module)
-    state = task.strategy.footprint(federation.population(), layout.size, dtype=layout.dtype)
-    data = federation.x.nbytes + federation.y.nbytes
-    return PROCESS_BYTES + int(data) + state.memory_with_folder
-
-
-def _without_seed(data: Any) -> Any:
-    if isinstance(data, dict):
-        return {name: value for name, value in data.items() if name != "seed"}
-    return data
+    layout = Layout.of(build(task.model, size.shape, size.n_outputs, task.seed))
+    state = task.strategy.footprint(population_of(size), layout.size, dtype=layout.dtype)
+    return PROCESS_BYTES + size.n_bytes + state.memory_with_folder

@@ -31,10 +31,9 @@ CELLS, CURVES = "cells.csv", "curves.csv"
 ENGINE = "engine"  # a column of words
 MOST_POINTS = 100  # of a curve
 # what is drawn over rounds; the rest of a round stays in the store
+EVALUATIONS = ("test_accuracy", "test_loss", "train_loss")
 CURVE_COLUMNS = (
-    "test_accuracy",
-    "test_loss",
-    "train_loss",
+    *EVALUATIONS,
     "pairs_needed",
     "oracle_error_relative",
     "sigma_f",
@@ -256,13 +255,23 @@ def _missing(value: Any) -> bool:
     return value is None or bool(math.isnan(value))
 
 
+def _evenly(rounds: pandas.DataFrame, most: int) -> pandas.DataFrame:
+    if len(rounds) <= most:
+        return rounds
+    return rounds.iloc[np.linspace(0, len(rounds) - 1, most).round().astype(int)]
+
+
 def curve(rounds: pandas.DataFrame) -> list[dict[str, float]]:
-    """At most 100 rounds, evenly spaced, the first and the last among them."""
+    """At most 100 rounds: those that were evaluated, and as many others as there is room for.
+
+    Of either too many are thinned evenly, the first and the last staying.
+    """
     names = [name for name in CURVE_COLUMNS if name in rounds]
     told = rounds[rounds[names].notna().any(axis=1)] if names else rounds.iloc[:0]
-    if len(told) > MOST_POINTS:
-        places = np.linspace(0, len(told) - 1, MOST_POINTS).round().astype(int)
-        told = told.iloc[places]
+    evaluated = told[told[[name for name in EVALUATIONS if name in names]].notna().any(axis=1)]
+    kept = _evenly(evaluated, MOST_POINTS)
+    others = _evenly(told.drop(evaluated.index), MOST_POINTS - len(kept))
+    told = told.loc[kept.index.union(others.index)]
     return [
         {"round": float(record["t"]) + 1}
         | {name: float(record[name]) for name in names if not math.isnan(record[name])}

@@ -53,7 +53,8 @@ def paired_t(a: npt.ArrayLike, b: npt.ArrayLike) -> float | None:
 
     Notes
     -----
-    Pairs that are all equal give 1; differences that are all the same, and not zero, give 0.
+    Pairs that are all equal give 1. Of differences that are all the same, and not zero, a t-test
+    knows no spread; they give the exact probability of the sign-flip test, 2 of 2ⁿ ways.
     """
     differences, resolution = _differences(a, b)
     n = len(differences)
@@ -61,7 +62,7 @@ def paired_t(a: npt.ArrayLike, b: npt.ArrayLike) -> float | None:
         return None
     mean, spread = float(differences.mean()), float(differences.std(ddof=1))
     if spread <= resolution:
-        return 1.0 if abs(mean) <= resolution else 0.0
+        return 1.0 if abs(mean) <= resolution else 2.0 ** (1 - n)
     return float(2 * stats.t.sf(abs(mean) / (spread / math.sqrt(n)), n - 1))
 
 

@@ -44,6 +44,9 @@ REPLACE_ROUND = checksums.insert("rounds", "INSERT OR REPLACE")
 INSERT_ARRAYS = checksums.insert("round_arrays")
 INSERT_CLIENT_METRIC = checksums.insert("client_metrics")
 SELECT_SCALARS = f"SELECT {SCALARS} FROM rounds WHERE key = ? ORDER BY t"
+SELECT_LAST_METRICS = (
+    "SELECT metrics FROM rounds WHERE key = ? AND metrics <> '{}' ORDER BY t DESC LIMIT 1"
+)
 SELECT_LOGS = """
 SELECT t, clock, megabytes_up, megabytes_down, metrics, notes, timings, refusals,
 outcome, ids, source, coef, errors

@@ -386,6 +386,13 @@ class Store:
         with named_faults(self.path, key):
             return log_codec.frame(self._query(log_codec.SELECT_SCALARS, key))
 
+    def last_metrics(self, key: str) -> dict[str, float]:
+        """Those of the last round in which something was measured."""
+        self._verify_run(key, "rounds")
+        rows = self._query(log_codec.SELECT_LAST_METRICS, key)
+        with named_faults(self.path, key):
+            return dict(json.loads(rows[0][0])) if rows else {}
+
     def logs(self, key: str, first: int = 0, last: int | None = None) -> Iterator[RoundLog]:
         """The rounds from `first` up to and without `last`, as they were."""
         self._verify_run(key, "rounds", "round_arrays", "client_metrics")
