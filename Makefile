@@ -18,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Read by benchmarks/run.py.
 export ONLY ROUNDS PEERS ENGINE
 
-.PHONY: help run live setup test test-slow test-loop test-full lint format docs gallery front-page results bench clean FORCE
+.PHONY: help run live setup test test-slow test-loop test-full lint format docs architecture gallery front-page results bench clean FORCE
 
 help:
 	@echo "make run        install the core, compare a few methods (options: make run ARGS='--rounds 5')"
@@ -30,6 +30,7 @@ help:
 	@echo "make lint       ruff and mypy only"
 	@echo "make format     let ruff format and mend the code"
 	@echo "make docs       the documentation, in docs/_build/html"
+	@echo "make architecture  the tables of modules in docs/architecture.md"
 	@echo "make gallery    pictures of docs/gallery.md, from examples/gallery"
 	@echo "make front-page the first comparison in README.md and docs/index.md, from a run"
 	@echo "make results    docs/results.md and its pictures, from docs/claims.toml and docs/results"
@@ -75,6 +76,9 @@ format: $(VENV)/.test-stamp
 # -E: a warning of the last build would not be seen again in a cached page.
 docs: $(VENV)/.test-stamp
 	$(BIN)/python -m sphinx -q -E -W --keep-going -b html docs docs/_build/html
+
+architecture: $(VENV)/.core-stamp
+	@$(BIN)/python -m tools.architecture
 
 gallery: $(VENV)/.core-stamp
 	@$(BIN)/python -m tools.gallery

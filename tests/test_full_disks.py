@@ -15,7 +15,7 @@ import pytest
 
 from tests.full_disks import MOUNT_REFUSED, PAGE, ROUNDS
 from understudy.core.types import RoundLog
-from understudy.simulation.logs import LogFile
+from understudy.journal.file import LogFile
 
 HERE = Path(__file__).parents[1]
 NO_ROOM = ("No space left on device", "are free")

@@ -18,9 +18,10 @@ from understudy import CheckpointError
 from understudy.core.inflate import MOST_INFLATED, inflated
 from understudy.core.json_lines import sealed
 from understudy.core.types import RoundLog
+from understudy.journal.arrays import pack, unpack
+from understudy.journal.codec import line_of
+from understudy.journal.file import LogFile
 from understudy.simulation.data.formats import read_idx
-from understudy.simulation.logs import LogFile, packed
-from understudy.studies.store.log_codec import pack, unpack
 
 ZEROS = bytes(2**26)  # 64 MiB
 BOMB = zlib.compress(ZEROS, 9)  # 64 KiB
@@ -91,10 +92,15 @@ def test_what_could_not_be_read_is_not_written() -> None:
 
 def test_a_crafted_array_of_a_log_takes_no_memory(tmp_path: Path) -> None:
     few = np.arange(3)
-    plain = packed(RoundLog(0, few.astype(np.int8), (), few, few, few / 2, {}))
     path, body = tmp_path / "rounds.jsonl", base64.b64encode(BOMB).decode()
-    for shape in ([3], [2**50], [-1], ["3"], [2**20, "3"], [1.5], 3):
-        plain["ids"] = {"array": body, "dtype": "int8", "shape": shape}
+    blob = base64.b64encode(b"|u1 (10) |u1 0\n" + BOMB).decode()
+    made: list[dict[str, object]] = []
+    for shape in ([3], [2**50], [-1], ["3"], [2**20, "3"], [1.5], 3):  # of the first codec
+        array = {"array": body, "dtype": "int8", "shape": shape}
+        made.append({"t": 0, "ids": array, "refusals": [], "client_metrics": {}})
+    plain = json.loads(line_of(RoundLog(0, few.astype(np.int8), (), few, few, few / 2, {})))
+    made.append({**plain, "arrays": {**plain["arrays"], "ids": blob}})
+    for plain in made:
         path.write_bytes(sealed(json.dumps(plain).encode()) + b"\n")
 
         def refused() -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tools import architecture
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "understudy"
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
@@ -88,9 +90,16 @@ def test_a_class_name_stands_for_one_thing():
     assert not twice
 
 
-def test_the_architecture_page_lists_every_module():
+def test_the_architecture_page_lists_every_module_in_its_own_words():
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     layout = page[page.index("## Source layout") :]
     listed = re.findall(r"^\| `([\w/]+)` \|", layout, re.M)
     there = [str(path.relative_to(PACKAGE).with_suffix("")) for path in MODULES]
     assert sorted(listed) == there
+    assert architecture.renewed(page, architecture.rows()) == page, "make architecture renews it"
+
+
+def test_a_folder_without_a_heading_is_an_error():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match=r"headings: .* got \['journal'\]"):
+        architecture.renewed(page.replace("### `journal/`", "### Journal"), architecture.rows())

@@ -25,8 +25,7 @@ from rich.table import Table
 
 from understudy.core.types import Outcome
 from understudy.flower import read_outcomes, request_retirement
-from understudy.memory.run_folder import ROUNDS as ROUNDS_FILE
-from understudy.simulation.logs import read_logs
+from understudy.journal.follow import follow
 from understudy.studies import results, write_report
 
 APP = Path(__file__).parents[1] / "examples" / "flower_app"
@@ -130,7 +129,7 @@ class Show:
         for one in read_outcomes(self.run_folder):
             by_round.setdefault(one.t, []).append(one)
             names[one.client] = one.id
-        logs = {log.t: log for log in read_logs(self.run_folder / ROUNDS_FILE)}
+        logs = {log.t: log for log in follow(self.run_folder)}
         for t in sorted(by_round):
             if t >= self.shown:
                 if self.is_leaving and RETIRED not in [one.id for one in by_round[t]]:

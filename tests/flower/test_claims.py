@@ -22,9 +22,9 @@ from understudy import (
     mdsample,
 )
 from understudy.flower import introduction
+from understudy.journal.file import LogFile
 from understudy.server import checkpoint
 from understudy.server.checkpoint_contents import POPULATION
-from understudy.simulation.logs import LogFile
 
 CLAIM = 1_000_000
 IDS = tuple(str(i) for i in range(6))

@@ -100,7 +100,7 @@ def test_adapter_and_simulator_agree(federation, module, strategy, availability)
 
 
 def test_who_stands_in_for_whom_is_the_same(federation, module, tmp_path):
-    from understudy.simulation.logs import LogFile
+    from understudy.journal.file import LogFile
 
     logs, _ = simulated(federation, module, fdms(), FixedDropout(0.6))
     live(federation, module, fdms(), FixedDropout(0.6), folder=tmp_path / "run")

@@ -9,8 +9,8 @@ from tests.flower.loopback import LoopbackGrid, nodes_of
 from tests.flower.toy import play, toy_app
 from understudy import MIFA, FixedDropout, Strategy
 from understudy.flower import introduction, read_outcomes
+from understudy.journal.file import LogFile
 from understudy.server.state import row_stores
-from understudy.simulation.logs import LogFile
 
 REMEMBERING = Strategy(compensator=MIFA(wait=False), weighting="clients")
 OPTIONS = {"deadline": 60.0, "fraction_evaluate": 0.0}

@@ -5,8 +5,8 @@ import pytest
 from tests.simulation import small
 from understudy import FedGS, FixedDropout, Strategy, fdms, fdms_dropout, fedavg, stale
 from understudy.core.types import Outcome
+from understudy.journal.memory import LARGE, KeptLogs
 from understudy.simulation import clustered_digits, digits, federate, iid, simulate
-from understudy.simulation.logs import LARGE, KeptLogs
 
 
 def run_of(strategy, **settings):

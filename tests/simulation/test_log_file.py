@@ -13,7 +13,7 @@ import pytest
 from tests.crafted import flipped
 from understudy import CheckpointError, Reason, Refusal
 from understudy.core.types import RoundLog
-from understudy.simulation.logs import LogFile
+from understudy.journal.file import LogFile
 
 
 def log(t: int) -> RoundLog:

@@ -25,12 +25,12 @@ from tests.simulation.small import federation, plain
 from understudy import Bernoulli, fdms
 from understudy.analysis.findings import Findings
 from understudy.core.types import Outcome, Reason, Refusal, RoundLog
+from understudy.journal.arrays import pack, unpack
 from understudy.simulation import simulate
 from understudy.studies.definition.cell import Cell, DataRecipe, Task
 from understudy.studies.store import connection, schema
 from understudy.studies.store import store as store_module
 from understudy.studies.store.connection import StoreFull
-from understudy.studies.store.log_codec import pack, unpack
 from understudy.studies.store.schema import StoreError
 from understudy.studies.store.store import FILE, Store
 

@@ -34,13 +34,13 @@ from understudy.flower.reply_checks import Report
 from understudy.flower.requests import Clock
 from understudy.flower.run_description import facts_of, resolved_run
 from understudy.flower.train_round import MissedRound
+from understudy.journal.file import LogFile
 from understudy.memory.run_folder import LIVE, ROUNDS, STATE
 from understudy.memory.tensor_stream import named_faults
 from understudy.memory.writer_lock import FolderInUse
 from understudy.server import checkpoint
 from understudy.server.state import ServerState, erase_free_rows, grow_part, grown_facts
 from understudy.server.strategy import Strategy
-from understudy.simulation.logs import LogFile
 
 PATIENCE = 60.0  # seconds until the ServerApp of a killed run has released the folder
 

@@ -25,6 +25,10 @@ from understudy.core.flat import Layout
 from understudy.core.rng import generator
 from understudy.core.threads import one_thread
 from understudy.core.types import Arrivals, Cohort, Floats, Ints, RoundLog
+from understudy.journal.file import LogFile
+from understudy.journal.memory import KeptLogs
+from understudy.journal.protocol import Ledger
+from understudy.journal.rounds import log_of, row_of
 from understudy.memory.commits import COMMIT_EVERY
 from understudy.memory.run_folder import ROUNDS, STATE
 from understudy.memory.tensor_stream import CheckpointError, named_faults
@@ -37,7 +41,6 @@ from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.models import Model
 from understudy.simulation.data.shared_memory import IN_MEMORY
 from understudy.simulation.late import InFlight, together
-from understudy.simulation.logs import KeptLogs, Ledger, LogFile, log_of, row_of
 from understudy.simulation.references import constant_scores
 from understudy.simulation.settings import ENGINE_BEFORE, Options, Simulation, shows_settings
 from understudy.simulation.training.evaluation import PARTS, Evaluator

@@ -27,9 +27,9 @@ from understudy.studies.definition.identity import (
 from understudy.studies.definition.names import KEY_DIGITS
 
 if TYPE_CHECKING:
+    from understudy.journal.protocol import Ledger
     from understudy.simulation.data.federation import Federation
     from understudy.simulation.data.models import Model
-    from understudy.simulation.logs import Ledger
     from understudy.simulation.run import Run
 
 NOT_IN_KEY = ("workers", "engine")  # how a cell is computed, not what it is

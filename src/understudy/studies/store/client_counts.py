@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from understudy.core.types import Floats, Ints, Outcome
-from understudy.studies.store.log_codec import ASKED, WANTED, Array
+from understudy.journal.arrays import Array
+from understudy.studies.store.log_codec import ASKED, WANTED
 
 SELECT = """SELECT t, outcome, ids, source, coef FROM round_arrays WHERE key = ? AND t >= ?
 ORDER BY t LIMIT ?"""

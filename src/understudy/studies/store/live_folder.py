@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from understudy._version import __version__
 from understudy.core.json_lines import is_damaged, is_sealed
-from understudy.memory.run_folder import LIVE, ROUNDS, STATE
+from understudy.journal.follow import follow
+from understudy.memory.run_folder import LIVE, STATE
 from understudy.memory.writer_lock import taken
-from understudy.simulation.logs import read_logs
 from understudy.studies.definition.names import KEY_DIGITS
 from understudy.studies.store.live import LiveCell, about_live
 from understudy.studies.store.schema import StoreError
@@ -41,7 +41,7 @@ def is_live_folder(folder: Path) -> bool:
 def refresh(folder: Path) -> str:
     """Bring the store in a live run's folder up to date; the name of its study."""
     about = _about(folder / LIVE)
-    run, logs = about["run"][:KEY_DIGITS], list(read_logs(folder / ROUNDS))
+    run, logs = about["run"][:KEY_DIGITS], list(follow(folder))
     status = about["status"]
     if status == "running" and not _is_written(folder / "server"):
         status = "stopped"  # killed: it can be resumed

@@ -1,37 +1,22 @@
-"""A round's log as rows of the store's tables, and back; its arrays as compact bytes.
-
-A blob is a line of text, ``dtype shape stored steps``, and then the zlib-compressed elements:
-integers in the smallest type that holds them (as steps from one to the next where these are
-smaller still), float64 as float32 where not a bit is lost.
-"""
+"""Rounds as rows of the store's tables, and back."""
 
 from __future__ import annotations
 
-import ast
 import json
 import math
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from understudy.core.brief import shown
-from understudy.core.inflate import inflated, n_elements
-from understudy.core.types import Outcome, Reason, Refusal, RoundLog
+from understudy.core.types import Outcome, RoundLog
+from understudy.journal.codec import ARRAYS, NUMBERS, TABLES, Record, log_of_record, record_of
 from understudy.studies.store import checksums
 
 if TYPE_CHECKING:
     import pandas
 
-Array = npt.NDArray[Any]
 Row = tuple[Any, ...]
-
-LEVEL = 1  # of zlib: the higher ones take several times as long for a few per cent
-KINDS = "biufcSUmM"  # of arrays that are kept
-INTEGERS = [np.dtype(f"<{kind}{size}") for size in (1, 2, 4, 8) for kind in "ui"]
-
 
 # Late: asked in an earlier round, and counted there.
 WANTED = [outcome for outcome in Outcome if outcome not in (Outcome.LATE, Outcome.NOT_WANTED)]
@@ -54,62 +39,38 @@ FROM rounds JOIN round_arrays USING (key, t) WHERE key = ? AND t >= ? AND t < ? 
 """
 
 
-def round_row(key: str, log: RoundLog) -> Row:
-    """What the table `rounds` keeps: all that is not the size of the clients."""
-    became = np.bincount(log.outcome, minlength=len(Outcome))
-    return (
+def round_rows(key: str, log: RoundLog) -> tuple[Row, Row, list[Row]]:
+    """What `rounds`, `round_arrays` and `client_metrics` keep of a round."""
+    record, became = record_of(log), np.bincount(log.outcome, minlength=len(Outcome))
+    tables = (json.dumps(record.tables[name]) for name in TABLES)
+    scalars = (
         key,
-        int(log.t),
-        float(log.clock),
-        float(log.megabytes_up),
-        float(log.megabytes_down),
+        record.t,
+        *(record.numbers[name] for name in NUMBERS),
         int(became[WANTED].sum()),
         int(became[ASKED].sum()),
         int(became[Outcome.CAME]),
         int(became[Outcome.LATE]),
         len(log.refusals),
-        _numbers(log.metrics),
-        _numbers(log.notes),
-        _numbers(log.timings),
-        json.dumps([(_plain(one.id), one.reason.value, one.detail) for one in log.refusals]),
+        *tables,
+        json.dumps(record.refusals),
     )
-
-
-def array_row(key: str, log: RoundLog) -> Row:
-    """What the table `round_arrays` keeps."""
-    errors = None if log.errors is None else pack(log.errors)
-    arrays = (log.outcome, log.ids, log.source, log.coef)
-    return (key, int(log.t), *(pack(array) for array in arrays), errors)
-
-
-def client_rows(key: str, log: RoundLog) -> Iterator[Row]:
-    """What the table `client_metrics` keeps."""
-    for position, (name, values) in enumerate(log.client_metrics.items()):
-        yield key, int(log.t), position, name, pack(values)
+    arrays = (key, record.t, *(record.arrays[name] for name in ARRAYS))
+    clients = [
+        (key, record.t, position, name, values)
+        for position, (name, values) in enumerate(record.client_metrics.items())
+    ]
+    return scalars, arrays, clients
 
 
 def log_of(row: Row, client_metrics: Sequence[tuple[str, bytes]]) -> RoundLog:
     """The log that a row of `SELECT_LOGS` was made of."""
-    t, clock, up, down, metrics, notes, timings, refusals, *arrays, errors = row
-    outcome, ids, source, coef = (unpack(array) for array in arrays)
-    return RoundLog(
-        t=t,
-        outcome=outcome,
-        refusals=tuple(
-            Refusal(_id(who), Reason(reason), detail)
-            for who, reason, detail in json.loads(refusals)
-        ),
-        ids=ids,
-        source=source,
-        coef=coef,
-        notes=json.loads(notes),
-        metrics=json.loads(metrics),
-        megabytes_up=number(up),
-        megabytes_down=number(down),
-        timings=json.loads(timings),
-        clock=number(clock),
-        client_metrics={name: unpack(values) for name, values in client_metrics},
-        errors=None if errors is None else unpack(errors),
+    t, clock, up, down, metrics, notes, timings, refusals, *arrays = row
+    numbers = zip(NUMBERS, (number(clock), number(up), number(down)), strict=True)
+    tables = zip(TABLES, (json.loads(one) for one in (metrics, notes, timings)), strict=True)
+    named = dict(zip(ARRAYS, arrays, strict=True))
+    return log_of_record(
+        Record(t, dict(numbers), dict(tables), json.loads(refusals), named, dict(client_metrics))
     )
 
 
@@ -138,113 +99,3 @@ def frame(rows: Sequence[Row]) -> pandas.DataFrame:
 def number(value: float | None) -> float:
     """SQLite keeps NaN as NULL."""
     return math.nan if value is None else float(value)
-
-
-def _numbers(values: Mapping[str, float]) -> str:
-    return json.dumps({name: float(value) for name, value in values.items()})
-
-
-def _plain(client: object) -> Any:
-    """An id as JSON: what is no number or text, as Python would write it."""
-    if isinstance(client, np.generic):
-        client = client.item()
-    if client is None or isinstance(client, bool | int | float | str):
-        return client
-    return {"repr": repr(client)}
-
-
-def _id(written: Any) -> object:
-    if not isinstance(written, dict):
-        return written
-    try:
-        return ast.literal_eval(written["repr"])
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return written["repr"]
-
-
-# -- arrays -------------------------------------------------------------------------------------
-
-
-def pack(array: Array) -> bytes:
-    """The blob of an array."""
-    if array.dtype.kind not in KINDS:
-        raise TypeError(f"expected an array of numbers or text, got one of {array.dtype}")
-    n_elements(array.shape, max(array.dtype.itemsize, 8))  # else it could not be read again
-    flat = np.ascontiguousarray(array).reshape(-1)
-    stored, steps = flat, False
-    if flat.dtype.kind in "iu":
-        stored, steps = _smallest(flat)
-    elif flat.dtype == np.float64:
-        stored = _halved(flat)
-    shape = ",".join(str(length) for length in array.shape)
-    head = f"{array.dtype.str} ({shape}) {stored.dtype.str} {int(steps)}\n"
-    return head.encode() + zlib.compress(_planes(stored), LEVEL)
-
-
-def unpack(blob: bytes) -> Array:
-    """The array that `pack` was given.
-
-    The blob may be somebody else's: it is not believed that it is small when it is inflated.
-    """
-    head, _, body = blob.partition(b"\n")
-    dtype_name, shape, stored_name, steps = head.decode().split(" ")
-    lengths = [int(length) for length in shape[1:-1].split(",") if length]
-    dtype, stored = np.dtype(dtype_name), np.dtype(stored_name)
-    if dtype.kind not in KINDS or stored.kind not in KINDS:
-        raise ValueError(f"expected an array of numbers or text, got {shown(head)}")
-    # 8 bytes each: steps are summed as int64
-    n = n_elements(lengths, max(dtype.itemsize, stored.itemsize, 8))
-    flat = _joined(inflated(body, n * stored.itemsize), stored)
-    if steps == "1":
-        flat = np.cumsum(flat, dtype=np.int64)
-    return flat.astype(dtype, copy=False).reshape(lengths)
-
-
-def _smallest(flat: Array) -> tuple[Array, bool]:
-    """Integers in the smallest type; as steps, if that is smaller."""
-    if not flat.size:
-        return flat.astype(np.uint8), False
-    low, high = int(flat.min()), int(flat.max())
-    plain = _holding(low, high)
-    # half the range of int64, so that no step overflows
-    if plain.itemsize > 1 and -(2**62) < low and high < 2**62:
-        jumps = np.diff(flat.astype(np.int64), prepend=0)
-        small = _holding(int(jumps.min()), int(jumps.max()))
-        # as wide, but sorted in one run or a few: almost all steps are alike
-        if small.itemsize < plain.itemsize or (jumps < 0).sum() * 16 < len(flat):
-            return jumps.astype(small), True
-    return flat.astype(plain), False
-
-
-def _holding(low: int, high: int) -> np.dtype[Any]:
-    """The smallest integer type of a range."""
-    for dtype in INTEGERS:
-        limits = np.iinfo(dtype)
-        if limits.min <= low and high <= limits.max:
-            return dtype
-    raise OverflowError(f"no integer type holds both {low} and {high}")
-
-
-def _halved(flat: Array) -> Array:
-    """As float32 where that is lossless to the bit (-0.0 and NaN included), else as it is."""
-    with np.errstate(all="ignore"):
-        single = flat.astype(np.float32)
-        same = np.array_equal(single.astype(np.float64).view(np.uint64), flat.view(np.uint64))
-    return single if same else flat
-
-
-def _planes(stored: Array) -> bytes:
-    """First bytes of all elements, then all second ones: alike bytes lie together."""
-    size = stored.dtype.itemsize
-    if size <= 1 or stored.dtype.kind not in "iuf":
-        return stored.tobytes()
-    return np.ascontiguousarray(stored.view(np.uint8).reshape(-1, size).T).tobytes()
-
-
-def _joined(raw: bytes, dtype: np.dtype[Any]) -> Array:
-    """What `_planes` took apart; its own memory, so that it can be written to."""
-    size = dtype.itemsize
-    if size <= 1 or dtype.kind not in "iuf":
-        return np.frombuffer(raw, dtype=dtype).copy()
-    planes = np.frombuffer(raw, dtype=np.uint8).reshape(size, -1)
-    return planes.T.copy(order="C").reshape(-1).view(dtype)

@@ -20,6 +20,7 @@ import numpy as np
 
 from understudy.core.printable import printable
 from understudy.core.types import RoundLog
+from understudy.journal.arrays import Array, pack, unpack
 from understudy.studies.definition.names import why_no_study_name
 from understudy.studies.store import checksums, client_counts, log_codec, schema
 from understudy.studies.store.connection import (
@@ -32,7 +33,6 @@ from understudy.studies.store.connection import (
     named_errors,
     rescued,
 )
-from understudy.studies.store.log_codec import Array, pack, unpack
 from understudy.studies.store.schema import StoreError
 
 if TYPE_CHECKING:
@@ -554,13 +554,12 @@ Rows = list[tuple[Any, ...]]
 
 def _rows_of(key: str, logs: Sequence[RoundLog]) -> dict[str, Rows]:
     """What is written of some rounds: statement → its rows, in order."""
+    made = [log_codec.round_rows(key, log) for log in logs]
     return {
         # REPLACE deletes a round first, and by that its arrays
-        log_codec.REPLACE_ROUND: [log_codec.round_row(key, log) for log in logs],
-        log_codec.INSERT_ARRAYS: [log_codec.array_row(key, log) for log in logs],
-        log_codec.INSERT_CLIENT_METRIC: [
-            row for log in logs for row in log_codec.client_rows(key, log)
-        ],
+        log_codec.REPLACE_ROUND: [scalars for scalars, _, _ in made],
+        log_codec.INSERT_ARRAYS: [arrays for _, arrays, _ in made],
+        log_codec.INSERT_CLIENT_METRIC: [row for _, _, clients in made for row in clients],
     }
 
 

@@ -1,0 +1,36 @@
+"""A round's log: how it is made, and how it is shown as a row of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from understudy.core.types import Applied, Outcome, RoundLog
+
+
+def log_of(applied: Applied, notes: Mapping[str, float], **measured: Any) -> RoundLog:
+    """A round's log: what the server says of it, more notes, and what was measured."""
+    return RoundLog(
+        t=applied.t,
+        outcome=applied.outcome,
+        refusals=applied.refusals,
+        ids=applied.contributions.ids,
+        source=applied.contributions.source,
+        coef=applied.contributions.coef,
+        notes={**applied.notes, **notes},
+        **measured,
+    )
+
+
+def row_of(log: RoundLog) -> dict[str, float]:
+    """A log as a row of a table: who came, clock, megabytes, metrics and notes."""
+    return {
+        "t": log.t,
+        "came": float((log.outcome == Outcome.CAME).sum()),
+        "clock": log.clock,
+        "megabytes_up": log.megabytes_up,
+        "megabytes_down": log.megabytes_down,
+        "refused": len(log.refusals),
+        **log.metrics,
+        **log.notes,
+    }
