@@ -69,19 +69,21 @@ def stale(kind: str = "update", **fields: Any) -> Strategy:
     return _made(fields, compensator=Stale(kind), local=FDMS_LOCAL)
 
 
-def mifa(wait: bool = True, **fields: Any) -> Strategy:
+def mifa(wait: bool = True, step_when_empty: bool = False, **fields: Any) -> Strategy:
     """MIFA: the mean of everyone's latest update."""
-    return _made(fields, compensator=MIFA(wait), local=FEDAR_LOCAL)
+    return _made(fields, compensator=MIFA(wait, step_when_empty), local=FEDAR_LOCAL)
 
 
 def fedar(
     rho: float = 0.1,
     cutoff: float | Callable[[int], float] | None = None,
     psi: str = "power",
+    step_when_empty: bool = False,
     **fields: Any,
 ) -> Strategy:
     """FedAR: everyone's latest update; older ones get larger weights."""
-    return _made(fields, compensator=FedAR(rho, cutoff, psi), local=FEDAR_LOCAL)
+    compensator = FedAR(rho, cutoff, psi, step_when_empty)
+    return _made(fields, compensator=compensator, local=FEDAR_LOCAL)
 
 
 def fedvarp(**fields: Any) -> Strategy:

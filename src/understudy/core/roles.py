@@ -73,7 +73,11 @@ class Sampler(Protocol):
 
 @runtime_checkable
 class Compensator(Protocol):
-    """What stands in for those who did not come."""
+    """What stands in for those who did not come.
+
+    It may have ``fills_without_arrivals = True``: `fill` is then called also where only late
+    updates came, or none, and the round may take a step. Without it no client came means no step.
+    """
 
     @property
     def signed(self) -> bool:

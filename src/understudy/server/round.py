@@ -146,7 +146,7 @@ def fill_round(
         end = round_end(strategy, state, cohort, fresh, late)
         notes.update(claim_notes(state, end.came, strategy.weighting))
         contributions, update = Contributions.none(), None
-        if len(fresh):
+        if len(fresh) or getattr(strategy.compensator, "fills_without_arrivals", False):
             answer = strategy.compensator.fill(state.compensator, end)
             contributions = answers.contributions(strategy.compensator, answer)
             notes.update(answers.notes(strategy.compensator, "fill", contributions.notes))

@@ -297,7 +297,8 @@ class Strategy:
         """Take the round's arrivals, fresh and late, and step. The state is changed in place.
 
         A bad arrival is refused with a reason and its client counts as absent. Where nobody came,
-        the model stays as it is and the round is counted all the same.
+        the model stays as it is (unless the compensator declares `fills_without_arrivals`) and the
+        round is counted all the same.
         """
         return self.finish(state, self.fill(state, cohort, arrivals))
 

@@ -51,6 +51,10 @@ class Capped:
                 f"got {self.inner!r}, which is {why}"
             )
 
+    @property
+    def fills_without_arrivals(self) -> bool:
+        return bool(getattr(self.inner, "fills_without_arrivals", False))
+
     def check(self, strategy: Strategy) -> None:
         check_with(self.inner, strategy)
 
@@ -72,7 +76,7 @@ class Capped:
 
 def capped(filled: Contributions, share: float, end: RoundEnd) -> Contributions:
     """The same contributions with no row above the cap."""
-    if not len(filled):
+    if not len(filled) or not len(end.came):  # nobody could take over what is cut
         return filled
     source = filled.source
     for_others = (source >= 0) & (source != filled.ids)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from understudy.core import checks
+from understudy.core.describe import added
 from understudy.core.types import Contributions, Floats, RoundEnd, Setup
 from understudy.parts.compensators.memory import Memory
 
@@ -67,12 +68,14 @@ class FedAR:
         g(t); None never cuts. `LinearCutoff` and `SqrtCutoff` are the paper's two.
     psi : {"power", "linear"}
         Linear is the other reading, min(1 + ρ τ_i, 2).
+    step_when_empty : bool
+        Step on memory alone in a round in which nobody came, as the paper does. By default such a
+        round takes no step, as with every other method.
 
     Notes
     -----
     The exponent of ψ is lost in the scan that was to be had; the power is our best reading. t₀ is
-    not given, so nothing is cut by default. In a round in which nobody came the paper would step
-    on memory; here such a round takes no step.
+    not given, so nothing is cut by default.
 
     References
     ----------
@@ -83,14 +86,20 @@ class FedAR:
     rho: float = 0.1
     cutoff: float | Callable[[int], float] | None = None
     psi: str = "power"
+    step_when_empty: bool = added("0.2", False)
     signed = False
     normalised = False
 
     def __post_init__(self) -> None:
         checks.number("rho", self.rho, low=0)
         checks.choice("psi", self.psi, ("power", "linear"))
+        checks.choice("step_when_empty", self.step_when_empty, (True, False))
         if self.cutoff is not None and not callable(self.cutoff):
             checks.number("cutoff", self.cutoff, low=0)
+
+    @property
+    def fills_without_arrivals(self) -> bool:
+        return self.step_when_empty
 
     def init(self, setup: Setup) -> Memory:
         return Memory.empty(setup)
@@ -99,6 +108,8 @@ class FedAR:
         age = np.where(state.last_seen < 0, np.inf, end.t - state.last_seen)  # τ
         age[end.came] = 0
         psi = rectification(age, self.rho, self.limit(end.t), self.psi) * state.seen(end)
+        if not psi.any():  # nobody was seen yet, or all that is remembered is too old
+            return Contributions.none()
         return state.sum(end, psi * end.base / end.base[psi > 0].sum())
 
     def limit(self, t: int) -> float:

@@ -94,10 +94,10 @@ class Memory:
         came = end.came
         others = np.setdiff1d(np.flatnonzero(self.rows.known & (coef != 0)), came)
         rescaled = coef[others] * end.lr(end.t) / self.made_with[others]
-        return Contributions.of(
-            (came, end.fresh(), np.arange(len(came)), coef[came]),
-            (others, self.rows.block(), self.rows.slot[others], rescaled),
-        )
+        remembered = (others, self.rows.block(), self.rows.slot[others], rescaled)
+        if not len(came):  # a block of no rows is none
+            return Contributions.of(remembered) if len(others) else Contributions.none()
+        return Contributions.of((came, end.fresh(), np.arange(len(came)), coef[came]), remembered)
 
     def rescaled(self, end: RoundEnd, ids: Ints) -> Floats:
         """(len(ids),) η_t/η_s: what makes old updates of the current step's size."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from understudy.core import checks
+from understudy.core.describe import added
 from understudy.core.types import Contributions, RoundEnd, Setup
 from understudy.parts.compensators.memory import Memory
 
@@ -27,11 +28,13 @@ class MIFA:
     wait : bool
         Take no step until every client was seen once, as the paper's analysis asks; a client that
         joins later does not stall it again. Without it, the unseen count as zero.
+    step_when_empty : bool
+        Step on memory alone in a round in which nobody came, as the paper does. By default such a
+        round takes no step, as with every other method.
 
     Notes
     -----
-    Weights by examples take the place of 1/N where the strategy says so. In a round in which
-    nobody came the paper would step on memory; here such a round takes no step.
+    Weights by examples take the place of 1/N where the strategy says so.
 
     References
     ----------
@@ -40,11 +43,17 @@ class MIFA:
     """
 
     wait: bool = True
+    step_when_empty: bool = added("0.2", False)
     signed = False
     normalised = True
 
     def __post_init__(self) -> None:
         checks.choice("wait", self.wait, (True, False))
+        checks.choice("step_when_empty", self.step_when_empty, (True, False))
+
+    @property
+    def fills_without_arrivals(self) -> bool:
+        return self.step_when_empty
 
     def init(self, setup: Setup) -> MIFAState:
         return MIFAState(Memory.empty(setup), complete=False)
