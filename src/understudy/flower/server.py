@@ -277,7 +277,7 @@ class LiveServer:
 
     def retire(self, client_id: str) -> bool:
         """A client leaves for good: never asked again, what is remembered of it erased."""
-        number = self.roster.number(client_id)
+        number = self.roster.now(client_id)
         if number is None:
             return False
         client = self.roster.clients[number]
@@ -286,7 +286,8 @@ class LiveServer:
             return False
         client.retired = True
         self._erase(number)
-        logger.info("%s is retired, its stored data erased", client_id)
+        also = "" if client.id == client_id else f", which continues {client_id},"
+        logger.info("%s%s is retired, its stored data erased", client.id, also)
         return True
 
     def forget(self, number: int) -> None:
