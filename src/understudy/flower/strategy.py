@@ -249,7 +249,13 @@ class UnderstudyStrategy(FlowerStrategy):
             ``strategy.local``.
         evaluate_fn : function, optional
             Of the round and the arrays: called before the first round and after each.
+
+        Raises
+        ------
+        RuntimeError
+            It was called before: an object plays one run. A new one with the same folder resumes.
         """
+        self.server.refuse_if_over()
         train_config = ConfigRecord() if train_config is None else train_config
         evaluate_config = ConfigRecord() if evaluate_config is None else evaluate_config
         deadline = min(self.timing.deadline, float(timeout))
