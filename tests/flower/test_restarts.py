@@ -478,3 +478,32 @@ def test_rows_of_a_forgotten_client_are_freed_also_when_a_resume_lies_between(gh
     assert sorted(ids_of(played)) == sorted([id_of(grid.nodes[100]), id_of(grid.nodes[101]), new])
     ((_, memory),) = row_stores(played.server.state)
     assert memory.known.sum() == 3
+
+
+def test_the_mod_names_clients_whose_supernodes_keep_running(tmp_path, said):
+    """The line to add is followed between two runs: nobody restarts, nobody becomes a ghost."""
+    folder, nodes = tmp_path / "run", plain_nodes()
+    grid = LoopbackGrid(nodes)
+    before = [id_of(node) for node in nodes]
+    play(grid, MEMORY, rounds=2, folder=folder, **OPTIONS)
+    for number, (node, named) in enumerate(
+        zip(nodes, plain_nodes(3, [introduction()]), strict=True)
+    ):
+        node.app, node.config["client-id"] = named.app, f"hospital-{number}"
+    nodes[2].config["client-id"] = "hospital-0"  # somebody has it: it stays what it was
+    again = LoopbackGrid(nodes, grid.time)
+    restarts, _ = restarting(again, nodes[0], after=2)
+    adapter = play(again, MEMORY, rounds=5, folder=folder, after_round=restarts, **OPTIONS)
+    clients = adapter.server.roster.clients
+    numbers = {client.id: number for number, client in enumerate(clients)}
+    assert {"hospital-0", "hospital-1"} < numbers.keys()
+    assert len(numbers) == 3
+    assert clients[numbers["hospital-0"]].former == (before[0],)
+    assert adapter.history[-1] == dict.fromkeys(numbers, "came")
+    (line, *_) = said("and is called so from now on")
+    assert line.startswith("key-")
+    request_retirement(folder, before[1])  # ids of before stay known
+    last = play(
+        LoopbackGrid(again.nodes.values(), grid.time), MEMORY, rounds=6, folder=folder, **OPTIONS
+    )
+    assert "hospital-1" not in last.history[-1]

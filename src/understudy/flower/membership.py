@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from flwr.app import Message
+from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from understudy.core.brief import shown
@@ -218,6 +218,19 @@ class Membership:
             if placed.ousted:
                 self._won_back(client_id, node, placed)
             server.learn(placed.number, replace(report, client_id=None))
+
+    def adopt(self, replies: Mapping[int, RecordDict]) -> None:
+        """Ids that clients report with their updates, for those whose own do not last.
+
+        Such as those of an app that has the mod only now, on SuperNodes that were asked before.
+        """
+        roster = self._server.roster
+        for number, content in replies.items() if self._introduce else ():
+            before = roster.clients[number].id
+            claim = read_report(content, self._limits, self._examples_key).client_id
+            if claim and roster.adopt(number, claim):
+                logger.info("%s reports the id %s, and is called so from now on", before, claim)
+                self._server.renamed()
 
     def check_start(self, nodes: Sequence[Node]) -> None:
         """Refuse to begin where all who are there would be members, were `clients` their names."""

@@ -329,6 +329,11 @@ class LiveServer:
         self.own.roster = self.roster.to_json()
         self._describe()
 
+    def renamed(self) -> None:
+        """A client has another id: the next commit keeps it, and tables show it."""
+        self.own.roster = self.roster.to_json()
+        self._describe()
+
     def _check_erase(self, number: int) -> None:
         """Raise where a part refuses to erase a client, before roster and facts have changed."""
         state = self.state

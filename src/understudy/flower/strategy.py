@@ -391,6 +391,7 @@ class UnderstudyStrategy(FlowerStrategy):
         server.settle(round_.settled)
         for number in np.flatnonzero(round_.outcome == Outcome.CAME).tolist():
             server.roster.clients[number].came = round_.t
+        self._members.adopt({request.client: content for request, _, content in round_.came})
         self._log_outcomes(round_)
         means = reported.aggregate(
             round_.taken(server.roster.clients), self.weighted_by_key, self.train_metrics_aggr_fn

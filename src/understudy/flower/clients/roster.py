@@ -364,6 +364,25 @@ class Roster:
         swapped[old], swapped[new] = client, before
         self._renumber(swapped)
 
+    def adopt(self, number: int, claim: str) -> bool:
+        """Call a client by the id that its node reports, where its own lasts for one start only.
+
+        It is the same node, so the same client. Ids that somebody has or had, and registered names,
+        are not to be had so.
+        """
+        client = self.clients[number]
+        is_taken = self.now(claim) is not None or bool(self._by_name.get(claim))
+        if not client.is_throwaway or client.retired or is_taken or OF_A_START.fullmatch(claim):
+            return False
+        try:
+            check_id("id", claim)
+        except ValueError:
+            return False
+        client.was = ",".join([*client.former, client.id])
+        client.id = claim
+        self._renumber(self.clients)
+        return True
+
     def expect(self, ids: Sequence[str], t: int) -> list[str]:
         """These clients are expected from now on; those among them that are new."""
         self._expected = frozenset(ids)
