@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from understudy import (
     FDMS,
     MIFA,
     Capped,
+    Everyone,
     FedGS,
     Gather,
     HoeffdingRace,
@@ -24,6 +26,7 @@ from understudy import (
     Strategy,
     resume,
 )
+from understudy.core.types import RoundEnd, RoundStart, Setup
 from understudy.graph.dependency_graph import MAX_CLIENTS
 from understudy.memory.rows import RowStore
 from understudy.server import strategy as module
@@ -179,3 +182,34 @@ def test_the_only_client_and_one_of_as_many_as_can_be_may_leave(n_clients: int) 
     strategy.retire(state, 0)
     assert state.sampler.counts[0] == 0.0
     assert not state.active[0]
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A sampler for exactly `n` clients, as one with a table of its own."""
+
+    n: int
+
+    def init(self, setup: Setup) -> None:
+        if setup.population.n_clients != self.n:
+            raise ValueError(f"expected {self.n} clients, got {setup.population.n_clients}")
+
+    def pick(self, state: None, start: RoundStart) -> tuple[Any, Any]:
+        return Everyone().pick(None, start)
+
+    def learn(self, state: None, end: RoundEnd) -> None:
+        pass
+
+
+def test_a_part_that_refuses_leaves_everything_as_it_was(tmp_path: Path) -> None:
+    strategy = Strategy(sampler=Fixed(N), compensator=MIFA())
+    state = played(strategy, folder=tmp_path / "run")
+    before, pending = snapshot(state), state.pending.copy()
+    with pytest.raises(ValueError, match=f"expected {N} clients, got {N - 1}"):
+        strategy.retire(state, GONE)
+    assert state.active.all()
+    assert snapshot(state) == before
+    np.testing.assert_array_equal(state.pending, pending)
+    _, applied = play(strategy, state, 99)
+    assert applied.stepped
+    state.close()

@@ -99,7 +99,8 @@ class Show:
             before = {number: federation.admissions(f"node-{number}") for number in (3, 4)}
             self.print("Both are started again; client-3 is refused for up to a minute.")
             self.wait(lambda: self.are_back(before))
-            self.print("[green]Both are back[/], with the same keys: they keep their history.")
+            self.print("[green]Both are back[/], with the same keys: they keep their history,")
+            self.print("and take part in the next round that begins.")
         elif what == "retire":
             request_retirement(self.run_folder, RETIRED)
             self.print(f"{RETIRED} is to be retired: before the next round that begins.")

@@ -132,7 +132,7 @@ _WORDS: dict[str, tuple[str, str]] = {
     ),
     "evaluations_spared_last": (
         "evaluations spared at the end",
-        "Evaluations spared at the end: the same over the last tenth of the rounds.",
+        "Evaluations spared at the end: share of pairs not compared in the last tenth of rounds.",
     ),
     "oracle_error": ("error of the update", ""),
     "oracle_error_relative": ("relative error of the update", ""),

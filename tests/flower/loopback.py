@@ -88,6 +88,7 @@ class LoopbackGrid(Grid):
         self._replies: dict[str, tuple[float, Message]] = {}  # message id → due, reply
         self._open: dict[str, tuple[Message, int]] = {}  # not answered: the message, activations
         self.broken: set[str] = set()  # messages whose reply makes Flower's reader raise
+        self._lost: dict[str, Message] = {}  # those whose reply was handed over so
 
     # -- what Flower's Grid has ----------------------------------------------------------------
 
@@ -137,18 +138,21 @@ class LoopbackGrid(Grid):
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
         found = []
         for name in message_ids:
+            if name in self._lost:  # the SuperLink knows nothing of it any more
+                found.append(self._error(self._lost[name], ErrorCode.MESSAGE_UNAVAILABLE))
             if name not in self._open:
                 continue
             message, activations = self._open[name]
             node = self.nodes[message.metadata.dst_node_id]
             if not node.online:
-                found.append(self._unavailable(message))
+                found.append(self._error(message, ErrorCode.NODE_UNAVAILABLE))
                 del self._open[name]
             elif name in self._replies and self._replies[name][0] <= self.time.seconds:
                 if node.activations != activations:
                     continue  # it restarted and knows nothing of it
                 del self._open[name]
                 if name in self.broken:
+                    self._lost[name] = message
                     raise ValueError("object is cut short")
                 found.append(self._replies.pop(name)[1])
         return found
@@ -184,10 +188,9 @@ class LoopbackGrid(Grid):
             reply = Message(error, reply_to=message)
         return through(reply)
 
-    def _unavailable(self, message: Message) -> Message:
-        """As the SuperLink answers for a node that is gone: it seems to be from itself."""
-        error = Error(ErrorCode.NODE_UNAVAILABLE, "Destination node is unavailable.")
-        reply = Message(error, reply_to=message)
+    def _error(self, message: Message, code: int) -> Message:
+        """As the SuperLink answers for a node or a message that is gone: it is from itself."""
+        reply = Message(Error(code, "It is unavailable."), reply_to=message)
         reply.metadata.__dict__["_src_node_id"] = SUPERLINK
         return reply
 

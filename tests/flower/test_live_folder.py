@@ -13,6 +13,7 @@ from tests.flower.test_resume import Killed, noisy
 from tests.flower.toy import play, reply_of, round_of, toy_app
 from understudy import FixedDropout, fdms
 from understudy.core.json_lines import sealed
+from understudy.flower import request_retirement
 from understudy.studies import results
 
 ABSENCE = FixedDropout(0.4)
@@ -174,3 +175,52 @@ def test_the_log_names_who_stood_in_for_whom_and_whose_late_answer_was_refused(t
     assert "> hospital-2: missing (no answer in time)" in lines
     (refused,) = [line for line in lines if "refused" in line]
     assert refused.startswith("> hospital-2: a late answer is refused (not finite: ")
+
+
+def test_a_folder_without_a_run_is_named_and_not_the_runs_folder(tmp_path, command):
+    missing, empty = tmp_path / "no" / "run", tmp_path / "empty"
+    empty.mkdir()
+    for folder, found in ((missing, "no such folder"), (empty, "no run")):
+        for name in ("show", "table", "report", "export"):
+            done = command(name, str(folder))
+            assert done.code == 2
+            words = " ".join(done.err.split())
+            assert f"{folder.name}: expected a study or the folder of a live run" in words
+            assert f"found {found}" in words
+
+
+def test_the_command_that_a_message_names_shows_the_rounds_of_now(tmp_path, command):
+    folder = tmp_path / "run"
+    with pytest.raises(Killed):
+        played(folder, crash=2)
+    said = " ".join(command("table", str(folder)).err.split())
+    named = said.split("there is no table; ")[1].removesuffix(" shows their progress").split()
+    assert named[:3] == ["understudy", "show", "live"]
+    with pytest.raises(Killed):
+        played(folder, crash=3)
+    shown = command(*named[1:])
+    assert shown.code == 0, shown.err
+    assert "failed after 3 rounds" in shown.out
+
+
+def test_who_joined_later_is_not_called_least_represented_nor_is_who_left(tmp_path, command):
+    nodes = nodes_of(toy_app(), 4, secure=True)
+    nodes[3].online = False
+
+    def after_round(t):
+        nodes[3].online = t >= 0
+        if t == 2:
+            request_retirement(tmp_path, "hospital-0")
+
+    play(
+        LoopbackGrid(nodes),
+        rounds=5,
+        folder=tmp_path,
+        after_round=after_round,
+        fraction_evaluate=0.0,
+    )
+    shown = command("show", str(tmp_path))
+    assert "every client was represented in every round" in shown.out
+    clients = results(tmp_path, level="client", study="live")
+    assert clients["n_examples"].tolist()[1:] == [2.0, 3.0, 4.0]  # of those who did not leave
+    assert np.isnan(clients["n_examples"][0])

@@ -193,8 +193,8 @@ def test_show_who_is_left_out(runs, command):
     said = command("show", key_of("dropout"))
     assert (
         "\nleast represented, of 2 rounds\n"
-        "  client  wanted  came  represented\n"
-        "       2       2     1            0\n"
+        "  client  wanted  came  stood in for\n"
+        "       2       2     1             0\n"
         "\nconfiguration\n"
     ) in said.out
 

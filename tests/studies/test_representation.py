@@ -72,3 +72,16 @@ def test_no_rounds():
     call = Representation.of([])
     assert call.n_rounds == 0
     assert call.left_out() == []
+
+
+def test_who_joins_later_is_judged_by_the_rounds_since():
+    """Client 2 joins in round 1 and comes in all that are left; 1 is away in one round of three."""
+    logs = [
+        played(0, [CAME, CAME], [(0, 0, 0.5), (1, 1, 0.5)]),
+        played(1, [CAME, AWAY, CAME], [(0, 0, 0.5), (2, 2, 0.5)]),
+        played(2, [CAME, CAME, CAME], [(0, 0, 0.3), (1, 1, 0.3), (2, 2, 0.3)]),
+    ]
+    call = Representation.of(logs)
+    np.testing.assert_array_equal(call.there, [3, 3, 2])
+    assert call.left_out() == [Heard(1, 3, 2, 0)]
+    assert call.left_out(gone=[1]) == []

@@ -47,10 +47,10 @@ def export(
 ) -> None:
     """Export the results of a study, or the trained model of a cell.
 
-    STUDY is its name, its file or its folder below runs; without it, the
-    study that ran last. Without a level, cells.csv and curves.csv are
-    written to a folder of the study's name: one row per cell, and at most
-    100 points of each cell's curves.
+    STUDY is its name, its file, its folder below runs, or the folder of a
+    live run; without it, the study that ran last. Without a level,
+    cells.csv and curves.csv are written to a folder of the study's name:
+    one row per cell, and at most 100 points of each cell's curves.
 
     understudy export quickstart --to docs/results
     understudy export quickstart --level round --format parquet

@@ -23,8 +23,8 @@ def report(
 ) -> None:
     """Write the report of a study: one HTML file that works offline.
 
-    STUDY is its name, its file or its folder below runs; without it, the
-    study that ran last.
+    STUDY is its name, its file, its folder below runs, or the folder of a
+    live run; without it, the study that ran last.
 
     understudy report quickstart
     understudy report quickstart --figures pdf

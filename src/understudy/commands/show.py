@@ -190,7 +190,8 @@ def _cell(store: Store, key: str) -> Iterator[str]:
         yield from text.pairs({**metrics, **cell.findings_metrics})
     if cell.rounds:
         call = Representation.of(store.logs(key))
-        yield from _representation(call, client_names(cell.facts, len(call.wanted)))
+        names = client_names(cell.facts, len(call.wanted))
+        yield from _representation(call, names, cell.facts.get("left") or ())
     yield ""
     yield "configuration"
     resolved = store.resolved(key)
@@ -202,14 +203,16 @@ def _by(cell: StoredCell) -> str:
     return f", by understudy {cell.version}" if cell.version else ""
 
 
-def _representation(call: Representation, names: Sequence[str]) -> Iterator[str]:
-    left_out = call.left_out()
+def _representation(
+    call: Representation, names: Sequence[str], gone: Sequence[int]
+) -> Iterator[str]:
+    left_out = call.left_out(gone=gone)
     yield ""
     if left_out:
         yield f"least represented, of {text.count(call.n_rounds, 'round')}"
         yield from text.columns(
             [
-                ["client", "wanted", "came", "represented"],
+                ["client", "wanted", "came", "stood in for"],
                 *([one_line(names[k]), *map(str, heard)] for k, *heard in left_out),
             ]
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -23,6 +24,12 @@ class Place(NamedTuple):
         """Where its report, tables and pictures go."""
         return self.folder / self.study
 
+    def command(self, verb: str) -> str:
+        """A command about it, as one types it here."""
+        from understudy.studies.store.report_file import folder_option
+
+        return shlex.join(["understudy", verb, self.study, *folder_option(self.folder)])
+
 
 def find(study: str | None, folder: Path) -> Place:
     """A stored study: by its name, its file, or its folder below the runs; None: the latest.
@@ -30,11 +37,11 @@ def find(study: str | None, folder: Path) -> Place:
     Also a live run's own folder, in place of the study or of the runs.
     """
     from understudy.studies.definition.builtins import refuse_missing_file
-    from understudy.studies.store.live_folder import is_live_folder, refresh
+    from understudy.studies.store.live_folder import STUDY, is_live_folder, refresh
     from understudy.studies.store.schema import StoreError
     from understudy.studies.store.store import FILE, Store
 
-    live = folder if study is None else Path(study)
+    live = folder if study in (None, STUDY) else Path(str(study))
     if is_live_folder(live):
         return _unlinked(Place(live, refresh(live)))
     if study is not None:
@@ -45,6 +52,12 @@ def find(study: str | None, folder: Path) -> Place:
             study = _name_in(given)
         elif given.is_dir() and (given.parent / FILE).is_file():
             folder, study = given.parent, given.resolve().name
+        elif len(given.parts) > 1:
+            found = "no run" if given.is_dir() else "no such folder"
+            raise StoreError(
+                f"{study}: expected a study or the folder of a live run, found {found} (a live run "
+                "has one from its first known client on)"
+            )
     with Store.open(folder) as store:
         if study is not None:
             return _unlinked(Place(folder, store.study(study).name))

@@ -61,8 +61,8 @@ def table(
 ) -> None:
     """Compare strategies, paired by seed.
 
-    STUDY is its name, its file or its folder below runs; without it, the
-    study that ran last.
+    STUDY is its name, its file, its folder below runs, or the folder of a
+    live run; without it, the study that ran last.
 
     understudy table quickstart
     understudy table quickstart --metric rounds_to_target
@@ -130,6 +130,6 @@ def compared(
     if not (frame["status"] == "done").any():
         raise NothingToCompare(
             f"{place.study}: no cell is done, so there is no table; "
-            f"understudy show {place.study} shows their progress"
+            f"{place.command('show')} shows their progress"
         )
     return compare(frame, metric, baseline, by or None)

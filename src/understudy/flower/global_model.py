@@ -47,6 +47,7 @@ class GlobalModel:
 
     def open(self, arrays: ArrayRecord) -> None:
         """Learn the format of the arrays, and resume the run in the folder if there is one."""
+        self._server.refuse_if_over()
         if self._format is not None:
             return
         model = ModelArrays.of(arrays, self._buffers)

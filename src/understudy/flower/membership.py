@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from flwr.app import Message
+from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from understudy.core.brief import shown
@@ -18,7 +18,7 @@ from understudy.flower.clients.vanished import (
     count_unseen,
     ids_that_do_not_last,
     may_have_restarted,
-    why_not_same,
+    why_not_matched,
 )
 from understudy.flower.log import logger
 from understudy.flower.reply_checks import Limits, Report, read_report
@@ -199,6 +199,7 @@ class Membership:
                 is_back = known is not None and roster.clients[known].forgotten
                 if known is None or is_back:
                     self._refuse_without_room(client_id, node, report.client_id)
+                before = roster.now(client_id)
                 placed = roster.place(node, report.client_id, server.t, names)
             except ClaimRefused as error:
                 self._refuse(node.id, error.reason, str(error))
@@ -207,9 +208,29 @@ class Membership:
                 self._refuse(node.id, Reason.CLAIMED_ID, placed.refused)
             if is_back:
                 logger.warning("%s is back, and was forgotten: it joins as a newcomer", client_id)
+            if known is None and before is not None:
+                logger.warning(
+                    "%s is connected again, though %s continues it: they are two clients after "
+                    "all, and it joins as a newcomer",
+                    client_id,
+                    roster.clients[before].id,
+                )
             if placed.ousted:
                 self._won_back(client_id, node, placed)
             server.learn(placed.number, replace(report, client_id=None))
+
+    def adopt(self, replies: Mapping[int, RecordDict]) -> None:
+        """Ids that clients report with their updates, for those whose own do not last.
+
+        Such as those of an app that has the mod only now, on SuperNodes that were asked before.
+        """
+        roster = self._server.roster
+        for number, content in replies.items() if self._introduce else ():
+            before = roster.clients[number].id
+            claim = read_report(content, self._limits, self._examples_key).client_id
+            if claim and roster.adopt(number, claim):
+                logger.info("%s reports the id %s, and is called so from now on", before, claim)
+                self._server.renamed()
 
     def check_start(self, nodes: Sequence[Node]) -> None:
         """Refuse to begin where all who are there would be members, were `clients` their names."""
@@ -274,13 +295,16 @@ class Membership:
         Whoever is not there yet is waited for.
         """
         roster, here = self._server.roster, {node.id for node in nodes}
-        for new_id, old_id in {**self._same_as, **requested_matches(self._server.folder)}.items():
-            new, old = roster.number(new_id), roster.number(old_id)
-            if new is None or roster.clients[new].was == old_id:
+        for new_id, old_id in self._matches().items():
+            new, old, now = roster.number(new_id), roster.number(old_id), roster.now(new_id)
+            if now is not None and old_id in roster.clients[now].former:
                 continue
-            if old is None:
-                self._tell(f"same_as: there is no client {old_id!r} so far")
-            elif why_not := why_not_same(roster.clients[new], roster.clients[old]):
+            if now is None or roster.now(old_id) is None:
+                unknown = new_id if now is None else old_id
+                self._tell(f"same_as: there is no client {unknown!r} so far; it is waited for")
+                continue
+            why_not = why_not_matched(roster, new_id, old_id)
+            if why_not or new is None or old is None:
                 self._tell(
                     f"same_as: {new_id!r} cannot be the same client as {old_id!r}: {why_not}"
                 )
@@ -298,6 +322,10 @@ class Membership:
                     old,
                 )
 
+    def _matches(self) -> dict[str, str]:
+        """New id → the one that it had, as the user says here or in the folder's file."""
+        return {**self._same_as, **requested_matches(self._server.folder)}
+
     def look_after(self, nodes: Sequence[Node]) -> None:
         """Count who is not there, let those go that were not for long, and warn of ghosts."""
         server, roster = self._server, self._server.roster
@@ -314,11 +342,12 @@ class Membership:
                     client.unseen,
                     after,
                 )
-        if not self._has_warned:
+        if not self._has_warned and (words := ids_that_do_not_last(roster, nodes)):
             self._has_warned = True
-            if words := ids_that_do_not_last(roster, nodes):
-                logger.warning("%s", words)
-        for words in may_have_restarted(roster, nodes, server.folder, self._told):
+            logger.warning("%s", words)
+        if words := may_have_restarted(
+            roster, nodes, server.folder, self._forget_after, self._told
+        ):
             logger.warning("%s", words)
 
     def _tell(self, words: str) -> None:
@@ -336,15 +365,20 @@ class Membership:
     def retire(self) -> None:
         """Retire those that were named by the user, here or in the folder's file.
 
-        An id that nobody has yet is kept: it is retired when somebody joins under it.
+        An id that nobody has yet is kept: it is retired when somebody joins under it. Whoever is
+        said to be the same client leaves too, whether it was matched already or not.
         """
+        roster = self._server.roster
         named = dict.fromkeys([*self._to_retire, *requested_retirements(self._server.folder)])
-        self._to_retire = [one for one in named if self._server.roster.number(one) is None]
+        for match in self._matches().items() if named else ():
+            if any(one in named for one in match) and not why_not_matched(roster, *match):
+                named |= dict.fromkeys(match)
+        self._to_retire = [one for one in named if roster.now(one) is None]
         for client_id in self._to_retire:
             if client_id not in self._unknown:
                 logger.warning("retired: there is no client %r so far", client_id)
         self._unknown = set(self._to_retire)
         for client_id in named:
-            number = self._server.roster.number(client_id)
+            number = roster.now(client_id)
             if number is not None and self._server.retire(client_id):
                 self._mailbox.forget(number)

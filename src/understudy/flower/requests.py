@@ -19,6 +19,7 @@ from understudy.flower.clients.identity import Node
 from understudy.flower.log import logger
 
 # Flower's error codes that mean something of their own here; all others are the client's error
+MESSAGE_UNAVAILABLE = 3  # such as one whose reply was handed over already
 NODE_UNAVAILABLE = 5
 FIRST_PAUSE = 0.01  # seconds between two polls at first; doubled up to `poll`
 AT_ONCE = 100  # messages pushed in one call: Flower refuses calls that are too large
@@ -103,9 +104,9 @@ class Collected:
     replies: dict[str, Message] = field(default_factory=dict)  # to this round's messages
     late: dict[str, Message] = field(default_factory=dict)  # to earlier ones
     restarted: set[str] = field(default_factory=set)  # asked, but the node restarted since
-    unreadable: dict[str, str] = field(default_factory=dict)  # a reply is there and breaks Flower
+    unreadable: dict[str, str] = field(default_factory=dict)  # a reply was there and broke Flower
+    failed: dict[str, str] = field(default_factory=dict)  # not answered, and the last pull failed
     seconds: dict[str, float] = field(default_factory=dict)  # until each reply was there
-    pulls_work: bool = False  # whether the Grid has ever said what is there
 
 
 class GridFailed(RuntimeError):
@@ -193,6 +194,7 @@ def collect(
     timing: Timing,
     clock: Clock,
     calls: GridCalls,
+    failed: dict[str, str],
     or_earlier: bool = False,
 ) -> Collected:
     """Wait for answers until all are there, the deadline has passed, or quorum and grace have.
@@ -211,6 +213,9 @@ def collect(
         Time.
     calls : GridCalls
         Takes down which calls fail.
+    failed : dict
+        Message id → what its last pull raised, kept from call to call. Such a pull is made again:
+        whether a reply was lost with it, Flower says then.
     or_earlier : bool
         Where nobody is asked, wait for the answers to earlier messages in the same way.
     """
@@ -223,11 +228,16 @@ def collect(
     while True:
         answered = 0
         for name in [*open_ids, *sorted(owed)]:
-            reply = _pulled(grid, name, found, calls)
+            before = failed.pop(name, "")
+            reply = _pulled(grid, name, found, calls, failed)
+            if before and name in open_ids and reply is not None and _is_gone(reply):
+                found.unreadable[name] = before
+            if name in found.unreadable:
+                open_ids.pop(name, None)
+                continue
             if reply is None:
                 continue
             answered += 1
-            found.unreadable.pop(name, None)
             found.seconds[name] = clock.now() - begin
             (found.late if name in owed else found.replies)[name] = reply
             owed.discard(name)
@@ -239,8 +249,7 @@ def collect(
             has_quorum, end = True, min(end, now + timing.grace)
         if not awaited & (open_ids.keys() | owed) or now >= end:
             _note_restarts(grid, asked, found, calls)
-            if not found.pulls_work:  # the Grid's fault, and not that of any reply
-                found.unreadable.clear()
+            found.failed = {name: failed[name] for name in open_ids if name in failed}
             return found
         if now - looked >= LOOK_EVERY:
             looked = now
@@ -288,31 +297,32 @@ def wait_for_nodes(
         clock.sleep(min(pause, max(0.0, end - clock.now())))
 
 
-def _pulled(grid: Grid, name: str, found: Collected, calls: GridCalls) -> Message | None:
+def _pulled(
+    grid: Grid, name: str, found: Collected, calls: GridCalls, failed: dict[str, str]
+) -> Message | None:
     """One reply, if it is there. One message at a time: a bad one must not take others with it."""
     try:
         replies = list(grid.pull_messages([name]))
-        calls.works("pull_messages")
-        found.pulls_work = True
-        for reply in replies:
-            if reply.metadata.reply_to_message_id == name:
-                if not reply.has_error() and not reply.has_content():
-                    raise ValueError("neither content nor an error")
+    except Exception as error:  # the network, or whatever bytes from outside make Flower raise
+        words = _words(error)
+        calls.fails(words, "pull_messages")
+        if found.failed.get(name) != words:  # once a round, and not at each poll
+            logger.warning("a pull failed, and is tried again: %s", words)
+        found.failed[name] = failed[name] = words
+        return None
+    calls.works("pull_messages")
+    for reply in replies:
+        if reply.metadata.reply_to_message_id == name:
+            if reply.has_error() or reply.has_content():
                 return reply
-    except Exception as error:  # whatever bytes from outside make Flower raise
-        # A reply that cannot be read does not let every call fail: Flower raises once, as it has
-        # handed the reply over by then, and has nothing for us before it is there.
-        calls.fails(_words(error), "pull_messages")
-        if _is_of_the_network(error):
-            return None  # the reply is still to come
-        if name not in found.unreadable:
-            logger.warning("a reply could not be read: %s", _words(error))
-        found.unreadable[name] = _words(error)
+            found.unreadable[name] = "neither content nor an error"
+            logger.warning("a reply holds neither content nor an error")
     return None
 
 
-def _is_of_the_network(error: Exception) -> bool:
-    return isinstance(error, OSError) or type(error).__module__.split(".")[0] in ("httpx", "grpc")
+def _is_gone(reply: Message) -> bool:
+    """Whether Flower says that it has no such message: its reply was handed over before."""
+    return reply.has_error() and reply.error.code == MESSAGE_UNAVAILABLE
 
 
 def _words(error: Exception) -> str:
@@ -360,6 +370,7 @@ class ReplyBox:
         self.owed: dict[str, Request] = {}  # message id → what was asked
         self.late: list[tuple[Request, Message]] = []  # trained for an earlier round
         self.introduced: list[tuple[Request, Message]] = []  # answers to introductions
+        self._failed: dict[str, str] = {}  # message id → what its last pull raised
 
     def send(self, grid: Grid, messages: Iterable[tuple[Message, Request]]) -> dict[str, Request]:
         """Send messages; message id → request, without those that could not be sent."""
@@ -377,25 +388,31 @@ class ReplyBox:
         there are none, a caller may wait for those of earlier rounds (`or_earlier`).
         """
         nodes = {name: request.node for name, request in sent.items()}
-        found = collect(grid, nodes, self.owed, self.timing, self.clock, self.calls, or_earlier)
-        self._take(found)
+        found = self._collect(grid, nodes, self.timing, or_earlier)
         gone = {*found.replies, *found.restarted, *found.unreadable}
         self.owed |= {name: request for name, request in sent.items() if name not in gone}
+        self._failed = {name: words for name, words in self._failed.items() if name in self.owed}
         return found
 
     def poll(self, grid: Grid) -> None:
         """Take what has come in the meantime, without waiting."""
         if self.owed:
             at_once = replace(self.timing, deadline=1e-9)
-            self._take(collect(grid, {}, self.owed, at_once, self.clock, self.calls))
+            self._collect(grid, {}, at_once)
 
-    def _take(self, found: Collected) -> None:
+    def _collect(
+        self, grid: Grid, asked: Mapping[str, Node], timing: Timing, or_earlier: bool = False
+    ) -> Collected:
+        found = collect(
+            grid, asked, self.owed, timing, self.clock, self.calls, self._failed, or_earlier
+        )
         for name, reply in found.late.items():
             request = self.owed.pop(name)
             if request.kind == "introduce":
                 self.introduced.append((request, reply))
             elif request.kind == "train":
                 self.late.append((request, reply))
+        return found
 
     def take_introduced(self) -> list[tuple[Request, Message]]:
         """Answers of those who were asked who they are, once."""

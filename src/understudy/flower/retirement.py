@@ -12,7 +12,7 @@ from understudy.core.files import file_named, no_link_opener, sync_folder
 from understudy.core.json_lines import is_damaged, is_sealed, sealed
 from understudy.core.printable import is_printable
 from understudy.flower.clients.roster import Roster
-from understudy.flower.clients.vanished import why_not_same
+from understudy.flower.clients.vanished import why_not_matched
 from understudy.memory.run_folder import STATE
 from understudy.memory.tensor_stream import CheckpointError, named_faults
 from understudy.server import checkpoint
@@ -58,10 +58,16 @@ def request_same_as(folder: str | Path, new: str, old: str) -> None:
         The id that it had: one of a key or a node that lasted until its SuperNode ended.
     """
     roster = _roster_with(Path(folder), (new, old))
-    clients = {client.id: client for client in roster.clients}
-    if why_not := why_not_same(clients[new], clients[old]):
+    if why_not := why_not_matched(roster, new, old):
         raise ValueError(f"{new!r} cannot be the same client as {old!r}: {why_not}")
-    _append(Path(folder) / SAME, [{"new": new, "old": old}])
+    path = Path(folder) / SAME
+    for other, same in requested_matches(Path(folder)).items():
+        if same == old and other != new and roster.number(other) is not None:
+            raise ValueError(
+                f"{new!r} cannot be the same client as {old!r}: {other!r} is to continue it, by a "
+                f"line of {path}; remove that line if it is wrong"
+            )
+    _append(path, [{"new": new, "old": old}])
 
 
 def requested_retirements(folder: Path | None) -> list[str]:
@@ -88,7 +94,7 @@ def _roster_with(folder: Path, client_ids: Iterable[str]) -> Roster:
     with named_faults(path):
         roster = Roster.from_json(stored["extra.roster"])
     for client_id in client_ids:
-        if roster.number(client_id) is None:
+        if roster.now(client_id) is None:
             known = ", ".join(client.id for client in roster.clients[:MOST_SHOWN])
             more = ", ..." if len(roster) > MOST_SHOWN else ""
             raise ValueError(f"{client_id!r}: expected the id of a client: {known}{more}")

@@ -28,13 +28,15 @@ def resolved_run(
 
 
 def facts_of(state: ServerState, names: Sequence[str]) -> dict[str, Any]:
-    """What is known of the clients by now."""
-    sizes, counts = state.n_examples, state.label_counts
+    """What is known of the clients by now; sizes are None where nobody has told them."""
+    counts = state.label_counts
+    sizes = [None if np.isnan(size) else float(size) for size in state.n_examples]
     return {
         "n_clients": state.n_clients,
         "names": list(names),
         "groups": None,
-        "sizes": None if np.isnan(sizes).any() else sizes.tolist(),
+        "left": np.flatnonzero(~state.active).tolist(),
+        "sizes": sizes if any(size is not None for size in sizes) else None,
         "n_parameters": state.n_parameters,
         "n_classes": None if counts is None else counts.shape[1],
         "data": "live federation",

@@ -82,6 +82,7 @@ class LiveServer:
         self._logs: LogFile | None = None
         self._outcomes: OutcomeFile | None = None
         self.results: ResultFile | None = None
+        self._is_over = False  # whether the folder was released
 
     # -- beginning and resuming ----------------------------------------------------------------
 
@@ -104,6 +105,19 @@ class LiveServer:
     def own(self) -> LiveState:
         assert self._own is not None
         return self._own
+
+    def refuse_if_over(self) -> None:
+        """Refuse to go on with a state that is closed: it has no lock, and commits nothing."""
+        if self._is_over:
+            how = (
+                "With a `folder` it would resume after that round"
+                if self.folder is None
+                else f"With folder={str(self.folder)!r} it resumes after that round"
+            )
+            raise RuntimeError(
+                "start: this UnderstudyStrategy has ended its run, after round "
+                f"{self.t}; make a new one. {how}"
+            )
 
     def resume(self, model: ModelArrays) -> ModelArrays | None:
         """Resume from the folder, if it holds a state; then the model's format there."""
@@ -277,25 +291,30 @@ class LiveServer:
 
     def retire(self, client_id: str) -> bool:
         """A client leaves for good: never asked again, what is remembered of it erased."""
-        number = self.roster.number(client_id)
+        number = self.roster.now(client_id)
         if number is None:
             return False
         client = self.roster.clients[number]
         if client.retired:
             client.forgotten = False  # it may not come back
             return False
+        self._check_erase(number)
         client.retired = True
         self._erase(number)
-        logger.info("%s is retired, its stored data erased", client_id)
+        also = "" if client.id == client_id else f", which continues {client_id},"
+        logger.info("%s%s is retired, its stored data erased", client.id, also)
         return True
 
     def forget(self, number: int) -> None:
         """A client that was not seen for long leaves: erased as if retired, but may come back."""
+        self._check_erase(number)
         self.roster.forget(number)
         self._erase(number)
 
     def continue_as(self, old: int, new: int) -> None:
         """The client of number `old` continues under id and node of `new`, which is erased."""
+        if new < self.state.n_clients:
+            self._check_erase(new)
         self.roster.continue_as(old, new)
         if new in self._reports:
             self._reports[old] = self._reports.pop(new)
@@ -309,6 +328,16 @@ class LiveServer:
         self.roster.remove({new})  # it has just joined: no state holds anything of it
         self.own.roster = self.roster.to_json()
         self._describe()
+
+    def renamed(self) -> None:
+        """A client has another id: the next commit keeps it, and tables show it."""
+        self.own.roster = self.roster.to_json()
+        self._describe()
+
+    def _check_erase(self, number: int) -> None:
+        """Raise where a part refuses to erase a client, before roster and facts have changed."""
+        state = self.state
+        self.strategy.check_retire(state, known_facts.without(state.population, number))
 
     def _erase(self, number: int) -> None:
         """Erase what is remembered of a client that has left."""
@@ -380,7 +409,8 @@ class LiveServer:
                 self._ledger.fail(words)
 
     def close(self) -> None:
-        """Release the folder."""
+        """Release the folder; the run is over."""
+        self._is_over = True
         if self._state is not None:
             self._state.close()
 

@@ -7,6 +7,7 @@ wrapper) the four methods do the same without deadlines.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -156,6 +157,9 @@ class UnderstudyStrategy(FlowerStrategy):
         for ids in (same_as or {}).items():
             for one in ids:
                 check_id("same_as", one)
+        for before, n in Counter((same_as or {}).values()).items():
+            if n > 1:
+                raise ValueError(f"same_as: expected distinct clients, got {before!r} {n} times")
         self.fraction_train, self.fraction_evaluate = fraction_train, fraction_evaluate
         self.min_train_nodes = min_train_nodes if fraction_train else 0
         self.min_evaluate_nodes = min_evaluate_nodes if fraction_evaluate else 0
@@ -245,7 +249,13 @@ class UnderstudyStrategy(FlowerStrategy):
             ``strategy.local``.
         evaluate_fn : function, optional
             Of the round and the arrays: called before the first round and after each.
+
+        Raises
+        ------
+        RuntimeError
+            It was called before: an object plays one run. A new one with the same folder resumes.
         """
+        self.server.refuse_if_over()
         train_config = ConfigRecord() if train_config is None else train_config
         evaluate_config = ConfigRecord() if evaluate_config is None else evaluate_config
         deadline = min(self.timing.deadline, float(timeout))
@@ -358,7 +368,7 @@ class UnderstudyStrategy(FlowerStrategy):
         logger.info(
             "configure_train: %d of %d clients wanted, %d asked; %d nodes connected",
             len(cohort.wanted),
-            state.n_clients,
+            int(state.active.sum()),  # not those who have left
             len(cohort.asked),
             len(nodes),
         )
@@ -381,6 +391,7 @@ class UnderstudyStrategy(FlowerStrategy):
         server.settle(round_.settled)
         for number in np.flatnonzero(round_.outcome == Outcome.CAME).tolist():
             server.roster.clients[number].came = round_.t
+        self._members.adopt({request.client: content for request, _, content in round_.came})
         self._log_outcomes(round_)
         means = reported.aggregate(
             round_.taken(server.roster.clients), self.weighted_by_key, self.train_metrics_aggr_fn
@@ -575,8 +586,11 @@ class UnderstudyStrategy(FlowerStrategy):
             rounds[-1].metrics |= reported.named(record, prefix)
 
     def _log_outcomes(self, round_: TrainRound) -> None:
-        counts = np.bincount(round_.outcome, minlength=len(Outcome))
-        words = [f"{counts[one]} {one.name.lower()}" for one in Outcome if counts[one]]
+        present = round_.outcome[self.server.state.active]  # without those who have left
+        counts = np.bincount(present, minlength=len(Outcome))
+        words = [
+            f"{counts[one]} {one.name.lower().replace('_', ' ')}" for one in Outcome if counts[one]
+        ]
         logger.info("aggregate_train: %s", ", ".join(words))
         for one in round_.outcomes(self.server.roster.clients):
             if one.outcome != Outcome.CAME:

@@ -78,6 +78,10 @@ class TrainRound:
                 self._lost(request, Outcome.RESTARTED, "its node restarted")
             elif name in found.unreadable:
                 self._refuse(request, Reason.UNREADABLE, found.unreadable[name])
+            elif name in found.failed:
+                self.why[client] = one_line(
+                    f"{TOO_SLOW} (the last pull failed: {found.failed[name]})", LONGEST_DETAIL
+                )
             else:
                 self.why[client] = TOO_SLOW
         reached = {request.client for request in self.sent.values()}

@@ -348,6 +348,11 @@ class Strategy:
         refuse_unless_ready(self, state)
         self._parts_like(state, grown_facts(state, population)[0])
 
+    def check_retire(self, state: ServerState, population: Population) -> None:
+        """Raise what `retire` would raise where a part refuses the population; change nothing."""
+        refuse_unless_ready(self, state)
+        self._parts_to_retire(state, population)
+
     def retire(self, state: ServerState, id: int) -> None:
         """A client leaves for good: wanted no more, forgotten, its number never reused.
 
@@ -357,9 +362,10 @@ class Strategy:
         """
         refuse_unless_ready(self, state)
         checks.integer("id", id, low=0, high=state.n_clients - 1)
+        # a part may refuse here: nothing has changed yet
+        blank, resized = self._parts_to_retire(state, state.population)
         state.active[id] = False
         state.pending = state.pending[state.pending[:, 0] != id]
-        blank, resized = self._parts_like(state, state.population), self._resized_parts(state)
         for role, part in blank.items():
             erase_client(getattr(state, role), part, resized[role], id)
         checkpoint.commit(state)
@@ -371,12 +377,17 @@ class Strategy:
             population, state.params, state.n_parameters, state.seed, state.t, None, "meta"
         )
 
-    def _resized_parts(self, state: ServerState) -> dict[str, Any]:
-        """The parts' states for one client more; where a part refuses that, for one fewer."""
-        refused: Exception | None = None
-        for population in resized_populations(state.population):
+    def _parts_to_retire(
+        self, state: ServerState, population: Population
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The parts' states for a population, and for one of another size.
+
+        That is one client more; where a part refuses that, one fewer.
+        """
+        blank, refused = self._parts_like(state, population), None
+        for other in resized_populations(population):
             try:
-                return self._parts_like(state, population)
+                return blank, self._parts_like(state, other)
             except ValueError as error:  # such as FedGS, which has a largest number of clients
                 refused = error
         assert refused is not None

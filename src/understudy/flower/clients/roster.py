@@ -42,7 +42,12 @@ class Client:
     unseen: int = 0  # rounds in a row in which others were connected and it was not
     came: int = -1  # the last round that its update came in
     forgotten: bool = False  # retired because it was unseen; it may join again, as a newcomer
-    was: str = ""  # the id of the client that it continues
+    was: str = ""  # ids of the clients that it continues, separated by commas
+
+    @property
+    def former(self) -> tuple[str, ...]:
+        """Ids that it had before."""
+        return tuple(self.was.split(",")) if self.was else ()
 
     @property
     def is_throwaway(self) -> bool:
@@ -86,6 +91,7 @@ class Roster:
         self.keys = keys
         self.clients: list[Client] = []
         self._number: dict[str, int] = {}
+        self._former: dict[str, int] = {}  # id that a client had before → its number
         self._by_node: dict[int, int] = {}
         self._by_key: dict[str, list[int]] = {}
         self._by_name: dict[str, set[int]] = {}  # registered name → numbers
@@ -104,6 +110,13 @@ class Roster:
     def number(self, client_id: str) -> int | None:
         """0 .. N-1, or None for an id nobody has."""
         return self._number.get(client_id)
+
+    def now(self, client_id: str) -> int | None:
+        """The number of whoever has this id, or else of whoever had it and continues under another.
+
+        Only for what the user says of clients: a node is never placed by an id of before.
+        """
+        return self._number.get(client_id, self._former.get(client_id))
 
     def is_at(self, number: int, nodes: Container[int]) -> bool:
         """Whether a client's node is among these."""
@@ -287,8 +300,11 @@ class Roster:
             if client.activated != node.activated:
                 restarted.append(number)
                 client.activated = node.activated
-            if node.name != client.name and client.key and client.key == node.key:
+            is_noted = node.name == client.name or client.key != node.key
+            if client.key and not is_noted:
                 self._bind(number, node)  # earlier versions did not note it
+            elif self.keys and node.key and not client.key:
+                self._bind(number, node)  # that keys are registered is declared only now
         return restarted
 
     # -- clients -------------------------------------------------------------------------------
@@ -301,14 +317,15 @@ class Roster:
         removed = [client for number, client in enumerate(self.clients) if number in numbers]
         self._renumber([one for number, one in enumerate(self.clients) if number not in numbers])
         for client in removed:
-            self._turned_away[client.node] = client.activated
+            if client.node:
+                self._turned_away[client.node] = client.activated
         return removed
 
     def _renumber(self, clients: Sequence[Client]) -> None:
         """These clients, in the order of their numbers from now on."""
         here = {id(self.clients[number]) for number in self._by_node.values()}
         self.clients, self._number, self._by_node = [], {}, {}
-        self._by_key, self._by_name = {}, {}
+        self._by_key, self._by_name, self._former = {}, {}, {}
         for client in clients:
             self._keep(client, id(client) in here)
 
@@ -325,8 +342,7 @@ class Roster:
         """A forgotten client is back: its id and its key are those of a new number."""
         before = self.clients[number]
         again = Client(before.id, before.key, joined=t, name=before.name)
-        words = f" (forgotten, number {number})"  # its number stays, under an id of no node
-        before.id = f"{before.id[: LONGEST_ID - len(words)]}{words}"
+        before.id = _of_no_node(before.id, f"forgotten, number {number}")
         before.key, before.name, before.forgotten = "", "", False
         self._renumber([*self.clients, again])
         return len(self.clients) - 1
@@ -334,13 +350,38 @@ class Roster:
     def continue_as(self, old: int, new: int) -> None:
         """The client of number `old` is from now on called as `new` is, and reached by its node.
 
-        The other number has what is left: the id that nobody uses any more.
+        The other number keeps the rounds that the client has played under it. Should the node of
+        the vanished one come back, it is a newcomer.
         """
         client, before = self.clients[new], self.clients[old]
-        client.joined, client.came, client.was = before.joined, before.came, before.id
+        if self.is_at(old, (before.node,)):
+            del self._by_node[before.node]
+        client.joined, client.came = before.joined, before.came
+        client.was = ",".join([*client.former, *before.former, before.id])
+        before.id = _of_no_node(client.id, f"until its match, number {new}")
+        before.node, before.activated, before.was = 0, "", ""
         swapped = list(self.clients)
         swapped[old], swapped[new] = client, before
         self._renumber(swapped)
+
+    def adopt(self, number: int, claim: str) -> bool:
+        """Call a client by the id that its node reports, where its own lasts for one start only.
+
+        It is the same node, so the same client. Ids that somebody has or had, and registered names,
+        are not to be had so.
+        """
+        client = self.clients[number]
+        is_taken = self.now(claim) is not None or bool(self._by_name.get(claim))
+        if not client.is_throwaway or client.retired or is_taken or OF_A_START.fullmatch(claim):
+            return False
+        try:
+            check_id("id", claim)
+        except ValueError:
+            return False
+        client.was = ",".join([*client.former, client.id])
+        client.id = claim
+        self._renumber(self.clients)
+        return True
 
     def expect(self, ids: Sequence[str], t: int) -> list[str]:
         """These clients are expected from now on; those among them that are new."""
@@ -358,6 +399,7 @@ class Roster:
         number = len(self.clients)
         self.clients.append(client)
         self._number[client.id] = number
+        self._former |= dict.fromkeys(client.former, number)
         if is_here:
             self._by_node[client.node] = number
         if client.key:
@@ -394,3 +436,8 @@ class Roster:
                 raise ValueError(f"Client.id: expected distinct ids, got {shown(client.id)} twice")
             roster._keep(client, bool(client.node) and not client.forgotten)
         return roster
+
+
+def _of_no_node(client_id: str, words: str) -> str:
+    """An id under which a number and its rounds stay, and that nobody can come back with."""
+    return f"{client_id[: LONGEST_ID - len(words) - 3]} ({words})"

@@ -129,11 +129,15 @@ def _data(facts: Sequence[Mapping[str, Any]], resolved: Sequence[Mapping[str, An
     )
     if divided:
         parts[0] += f", divided as {' or '.join(divided)}"
-    parts.append(f"{_either(one['n_clients'] for one in facts)} clients")
-    sizes = [n for one in facts for n in one.get("sizes") or ()]
+    left = [len(one.get("left") or ()) for one in facts]  # in live runs: numbers nobody has now
+    present = [one["n_clients"] - n for one, n in zip(facts, left, strict=True)]
+    parts.append(f"{_either(present)} clients")
+    sizes = [n for one in facts for n in one.get("sizes") or () if n is not None]
     if sizes:
         low, high = f"{min(sizes):,.0f}", f"{max(sizes):,.0f}"
         parts[-1] += f" with {low if low == high else f'{low} to {high}'} training examples each"
+    if any(left):
+        parts[-1] += f" ({max(left)} numbers of clients that left or were matched are not counted)"
     clusters = _distinct(str(len(set(one["groups"]))) for one in facts if one.get("groups"))
     if clusters not in ([], ["1"]):
         parts.append(f"{' or '.join(clusters)} clusters")

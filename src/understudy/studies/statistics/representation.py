@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,6 +34,7 @@ class Representation:
     """Counts over the rounds of a run."""
 
     n_rounds: int
+    there: Ints  # (N,) rounds since it has a number: all, unless it joined a live run later
     wanted: Ints  # (N,)
     came: Ints  # (N,)
     spoken_for: Ints  # (N,)
@@ -43,16 +44,17 @@ class Representation:
     def of(cls, logs: Iterable[RoundLog]) -> Representation:
         """Count the rounds of `logs`."""
         n_rounds = 0
-        wanted = came = spoken_for = np.zeros(0, dtype=np.int64)
+        there = wanted = came = spoken_for = np.zeros(0, dtype=np.int64)
         pairs: dict[tuple[int, int], int] = {}
         for log in logs:
             n_clients = len(log.outcome)
             if n_clients > len(wanted):  # the first round, or clients that joined
-                wanted, came, spoken_for = (
+                there, wanted, came, spoken_for = (
                     np.pad(counts, (0, n_clients - len(counts)))
-                    for counts in (wanted, came, spoken_for)
+                    for counts in (there, wanted, came, spoken_for)
                 )
             n_rounds += 1
+            there[:n_clients] += 1
             here = log.outcome == Outcome.CAME
             wanted[:n_clients] += np.isin(log.outcome, WANTED)
             came[:n_clients] += here
@@ -67,14 +69,22 @@ class Representation:
                 pairs[pair] = pairs.get(pair, 0) + 1
         ranked = sorted(pairs.items(), key=lambda item: (-item[1], item[0]))
         stood_in = tuple(StoodIn(absent, source, n) for (absent, source), n in ranked)
-        return cls(n_rounds, wanted, came, spoken_for, stood_in)
+        return cls(n_rounds, there, wanted, came, spoken_for, stood_in)
 
-    def left_out(self, at_most: int = 5) -> list[Heard]:
-        """Clients with the fewest rounds in which they or a stand-in had a say, fewest first."""
+    def left_out(self, at_most: int = 5, gone: Container[int] = ()) -> list[Heard]:
+        """Clients with the smallest share of rounds in which they or a stand-in had a say.
+
+        Parameters
+        ----------
+        at_most : int
+            How many; the smallest share first.
+        gone : container of int
+            Clients that have left: they are not counted.
+        """
         n_heard = self.came + self.spoken_for
-        order = np.lexsort((self.came, n_heard))
+        order = np.lexsort((self.came, n_heard / np.maximum(self.there, 1)))
+        short = [k for k in order.tolist() if n_heard[k] < self.there[k] and k not in gone]
         return [
-            Heard(int(k), int(self.wanted[k]), int(self.came[k]), int(self.spoken_for[k]))
-            for k in order[:at_most]
-            if n_heard[k] < self.n_rounds
+            Heard(k, int(self.wanted[k]), int(self.came[k]), int(self.spoken_for[k]))
+            for k in short[:at_most]
         ]

@@ -1,0 +1,65 @@
+"""A pull of a reply that fails is tried again: it says nothing of the reply, nor of its client."""
+
+import pytest
+
+from tests.flower.loopback import LoopbackGrid, nodes_of
+from tests.flower.test_rounds import introduces
+from tests.flower.toy import play, toy_app
+from understudy import MIFA, Strategy
+
+
+def fail(grid, when, error):
+    """Let pulls of training replies raise at some times, as a Grid in trouble does."""
+    pull = grid.pull_messages
+
+    def failing(ids):
+        names = list(ids)
+        kinds = {m.metadata.message_id: m for m in grid.sent if not introduces(m)}
+        if when() and any(name in kinds for name in names):
+            raise error
+        return pull(names)
+
+    grid.pull_messages = failing
+
+
+@pytest.mark.parametrize("error", [ValueError("object is cut short"), OSError("HTTP 503")])
+def test_a_pull_that_fails_at_the_deadline_costs_no_late_update(error):
+    """The client is neither refused nor asked again while it works: its update comes late."""
+    nodes = nodes_of(toy_app(), 2)
+    nodes[0].delay = lambda message: 0.0 if introduces(message) else 20.0
+    nodes[1].delay = lambda message: 0.0 if introduces(message) else 40.0
+    grid = LoopbackGrid(nodes)
+    fail(grid, lambda: 25 < grid.time.seconds < 31, error)
+    adapter = play(grid, Strategy(compensator=MIFA()), rounds=3, fraction_evaluate=0.0)
+    assert adapter.history[0] == {"0": "came", "1": "missing"}
+    assert adapter.history[1] == {"0": "came", "1": "late"}
+    asked = [m for m in grid.sent if m.metadata.dst_node_id == nodes[1].id and not introduces(m)]
+    assert len(asked) == 2
+
+
+def test_why_nothing_came_is_told_where_pulls_fail_to_the_end():
+    nodes = nodes_of(toy_app(), 2)
+    nodes[1].delay = lambda message: 0.0 if introduces(message) else 40.0
+    grid = LoopbackGrid(nodes)
+    fail(grid, lambda: 25 < grid.time.seconds < 31, ValueError("object is cut short"))
+    adapter = play(grid, rounds=1, fraction_evaluate=0.0)
+    detail = {one.id: one.detail for one in adapter.outcomes}["1"]
+    assert detail == "no answer in time (the last pull failed: ValueError: object is cut short)"
+
+
+def test_a_reply_that_cannot_be_read_is_found_out_at_the_next_pull():
+    """Flower has handed it over by then: the round does not wait for it until the deadline."""
+    grid = LoopbackGrid(nodes_of(toy_app(), 2))
+    push = grid.push_messages
+
+    def push_and_break(messages):
+        ids = push(messages)
+        train = [name for m, name in zip(messages, ids, strict=True) if not introduces(m)]
+        grid.broken |= set(train[1:])
+        return ids
+
+    grid.push_messages = push_and_break
+    adapter = play(grid, rounds=1, fraction_evaluate=0.0)
+    assert adapter.history == [{"0": "came", "1": "refused"}]
+    assert adapter.outcomes[1].detail == "unreadable: ValueError: object is cut short"
+    assert grid.time.seconds < 5
