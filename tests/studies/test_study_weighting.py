@@ -77,6 +77,14 @@ def test_another_word_is_refused(asked) -> None:
         study(overrides={"weighting": asked})
 
 
+@pytest.mark.parametrize("asked", ['"alike"', "3", '["clients"]'])
+def test_another_word_of_one_strategy_is_refused(asked) -> None:
+    rows = f'[strategies]\ndrop = "fedavg"\nown = {{method = "fdms", weighting = {asked}}}'
+    words = r"strategies\.own\.weighting: expected one of 'examples', 'clients', 'paper', got "
+    with pytest.raises(StudyError, match=words):
+        study(strategies=rows).cells()
+
+
 def of_objects(**asked) -> Study:
     return Study(
         "small",
