@@ -191,6 +191,12 @@ def test_what_the_user_changed_is_no_default(understudy) -> None:
         assert told == ("" if "fdms" in own else LINE.format(n=4).partition("Defaults")[2])
 
 
+def test_a_row_that_the_user_changed_does_not_hide_the_others(understudy) -> None:
+    own = ("--set", "strategies.fedavg.server=momentum")
+    said = " ".join(understudy(*RUN, "--dry-run", *own).out.split())
+    assert said.endswith(LINE.format(n=4))  # of fdms
+
+
 def test_other_defaults_are_told_likewise(understudy, monkeypatch) -> None:
     """Whatever differs between the resolved configurations, of every part."""
     before = Markov.__init__.__defaults__

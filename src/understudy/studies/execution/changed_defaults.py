@@ -62,7 +62,7 @@ def changed_defaults(
             settings = [
                 one
                 for one in differing(cell.resolved, store.resolved(key))
-                if not _keys_of(one[0]) & {*changed, "sources"}  # files of plug-ins are one's own
+                if not _keys_of(one[0], cell.labels) & {*changed, "sources"}  # files of plug-ins are one's own
             ]
             found |= dict.fromkeys(settings)
             n_again += bool(settings)
@@ -86,18 +86,20 @@ def _changed_keys(stored: Mapping[str, Any], about: Mapping[str, Any]) -> set[st
         asked = [
             set(one.get("overrides", ())) | {f"scale={one.get('scale')}"} for one in (stored, about)
         ]
-        return {text.partition("=")[0].partition(".")[0] for text in asked[0] ^ asked[1]}
+        keys = [text.partition("=")[0].split(".") for text in asked[0] ^ asked[1]]
+        return {".".join(key[: 1 + (key[0] in LISTED)]) for key in keys}
     documents = stored.get("document") or {}, about["document"]
     theirs, ours = (_common(*pair) for pair in (documents, documents[::-1]))
     return {key for key in theirs.keys() | ours.keys() if theirs.get(key) != ours.get(key)}
 
 
-def _keys_of(place: str) -> set[str]:
+def _keys_of(place: str, labels: Mapping[str, Any]) -> set[str]:
     """Keys of a study that decide about a setting of a cell."""
     part, _, name = place.partition(".")
     if part == "strategy":
         part = name.partition(".")[0]
-    return {part, "strategies", "block", "scale", "tune"}
+    rows = {"strategies": labels["strategy"], "block": labels.get("block"), part: labels.get(part)}
+    return {"scale", "tune", *rows, *(f"{key}.{label}" for key, label in rows.items())}
 
 
 def _common(document: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,7 +107,9 @@ def _common(document: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, 
     said = {name: value for name, value in document.items() if name not in NOT_OF_A_CELL}
     for name in LABELLED:
         if isinstance(said.get(name), Mapping) and isinstance(other.get(name), Mapping):
-            said[name] = {key: value for key, value in said[name].items() if key in other[name]}
+            shared = {key: value for key, value in said.pop(name).items() if key in other[name]}
+            # a row that was changed says nothing of the others
+            said |= {f"{name}.{key}": value for key, value in shared.items()}
     return said
 
 
