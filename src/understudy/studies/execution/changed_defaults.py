@@ -62,7 +62,8 @@ def changed_defaults(
             settings = [
                 one
                 for one in differing(cell.resolved, store.resolved(key))
-                if not _keys_of(one[0], cell.labels) & {*changed, "sources"}  # files of plug-ins are one's own
+                if not _keys_of(one[0], cell.labels)
+                & {*changed, "sources"}  # files of plug-ins are one's own
             ]
             found |= dict.fromkeys(settings)
             n_again += bool(settings)

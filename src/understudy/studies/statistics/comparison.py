@@ -101,7 +101,11 @@ def compare(
     """
     labels = labels_of(frame)
     done = frame[frame["status"] == "done"] if "status" in frame else frame
-    metric = metric or main_metric(done) or main_metric(frame) or MAIN_METRICS[0]
+    metric = metric or main_metric(done) or main_metric(frame)
+    if metric is None:
+        metric = MAIN_METRICS[0]
+        if done.empty:  # a table of nothing says so; nobody has asked for a measure
+            frame, done = (one.assign(**{metric: math.nan}) for one in (frame, done))
     known_as_measure = [name for name in map(str, frame.columns) if name not in {*labels, *ABOUT}]
     if metric not in known_as_measure and measure(metric).is_price:
         raise ValueError(_no_price(metric, frame))
