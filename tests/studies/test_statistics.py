@@ -453,6 +453,26 @@ def test_identical_rows_count_once() -> None:
     assert (alone.tested, "identical" in alone.to_text()) == ((3, 0), False)
 
 
+def test_what_one_method_alone_measures_makes_no_other_row() -> None:
+    """`fdms` counts similarities that it was spared, and else came to what the baseline did.
+
+    A loss that only a diverged model lacks is compared all the same.
+    """
+    levels = {"base": 0.5, "fdms": 0.5, "a": 0.6, "b": 0.6, "diverged": 0.1}
+    frame = pd.DataFrame(
+        {"strategy": name, "seed": seed, "accuracy_tail": level + (level > 0.5) * 0.01 * seed,
+         "loss_last": {"diverged": NAN, "b": 2.0}.get(name, 1.0),
+         "evaluations_spared": 0.3 if name == "fdms" else NAN}
+        for name, level in levels.items()
+        for seed in range(5)
+    )  # fmt: skip
+    found = compare(frame, baseline="base")
+    assert found.tested == (3, 0)  # a, b, diverged
+    assert "by Holm for 3 comparisons; identical rows count once." in " ".join(
+        found.to_text().split()
+    )
+
+
 def test_the_same_cell_under_two_labels_counts_once() -> None:
     rows = [
         {"strategy": name, "mode": mode, "seed": seed, "key": f"{name}{seed}{mode if own else ''}",

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli import Command
 from tests.studies.texts import study
-from understudy import Markov, Study, Uniform, fdms, fedavg, mdsample
+from understudy import FixedDropout, Local, Markov, Study, Uniform, fdms, fedavg, mdsample
 from understudy.studies import StudyError
 from understudy.studies.definition import builtins
 
@@ -75,6 +75,14 @@ def test_blocks_and_axes_set_it_too() -> None:
 def test_another_word_is_refused(asked) -> None:
     with pytest.raises(StudyError, match="weighting: expected one of 'examples', 'clients'"):
         study(overrides={"weighting": asked})
+
+
+@pytest.mark.parametrize("asked", ['"alike"', "3", '["clients"]'])
+def test_another_word_of_one_strategy_is_refused(asked) -> None:
+    rows = f'[strategies]\ndrop = "fedavg"\nown = {{method = "fdms", weighting = {asked}}}'
+    words = r"strategies\.own\.weighting: expected one of 'examples', 'clients', 'paper', got "
+    with pytest.raises(StudyError, match=words):
+        study(strategies=rows).cells()
 
 
 def of_objects(**asked) -> Study:
@@ -183,6 +191,12 @@ def test_what_the_user_changed_is_no_default(understudy) -> None:
         assert told == ("" if "fdms" in own else LINE.format(n=4).partition("Defaults")[2])
 
 
+def test_a_row_that_the_user_changed_does_not_hide_the_others(understudy) -> None:
+    own = ("--set", "strategies.fedavg.server=momentum")
+    said = " ".join(understudy(*RUN, "--dry-run", *own).out.split())
+    assert said.endswith(LINE.format(n=4))  # of fdms
+
+
 def test_other_defaults_are_told_likewise(understudy, monkeypatch) -> None:
     """Whatever differs between the resolved configurations, of every part."""
     before = Markov.__init__.__defaults__
@@ -194,3 +208,28 @@ def test_other_defaults_are_told_likewise(understudy, monkeypatch) -> None:
     )
     said = " ".join(understudy(*RUN, "--dry-run", "--set", "weighting=paper").out.split())
     assert said.endswith("ran: availability.p is now 0.25 (was 0.5): 4 of 4 cells run again")
+
+
+def test_objects_do_not_hide_changed_defaults(tmp_path, capsys) -> None:
+    """An object tells its defaults like settings that were given: they count as the former ones."""
+    made = {
+        "strategies": {"a": fedavg(), "b": fdms(weighting="clients"), "c": fedavg()},
+        "availability": {"half": FixedDropout(0.5, keep_one_per_group=True, first_round_full=True)},
+    }
+    of_objects(**made).run(tmp_path)
+    now = {
+        "strategies": {"a": fedavg(), "b": fdms(), "c": fedavg(local=Local(lr=0.2))},
+        "availability": {"half": FixedDropout(0.5)},
+    }
+    capsys.readouterr()
+    of_objects(**now).run(tmp_path)
+    told = (
+        "Defaults have changed since this study ran: availability.keep_one_per_group is now False "
+        "(was True), availability.first_round_full is now False (was True)"
+    )
+    weighting = "weighting is now 'examples' (was 'clients')"
+    # "c" runs again because of what was changed in it
+    assert capsys.readouterr().err.splitlines()[0] == f"{told}, {weighting}: 2 of 3 cells run again"
+    now["availability"] = {"half": FixedDropout(0.25)}  # of one's own making
+    of_objects(**now).run(tmp_path)
+    assert "Defaults have changed" not in capsys.readouterr().err

@@ -212,6 +212,10 @@ def test_nothing_to_compare_is_shown_too() -> None:
     shown = compare(frame, "loss_last")
     assert repr(shown) == "<Comparison of loss_last: no cell is done (of 1)>"
     assert "<tbody>\n\n</tbody>" in shown._repr_html_()
+    unmeasured = frame.drop(columns="loss_last")  # all cells failed before the first evaluation
+    assert repr(compare(unmeasured)) == "<Comparison of accuracy_tail: no cell is done (of 1)>"
+    with pytest.raises(ValueError, match="metric: expected one of"):
+        compare(unmeasured, "loss_last")
 
 
 def test_csv_keeps_every_bit() -> None:

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
+from tests.cli import Command
 from tests.studies.texts import study
 from understudy import Federation, Study, compare, plots, results
 from understudy.measures import main_metric, measure, tail_length
@@ -83,8 +84,8 @@ def test_rows_of_runs_of_different_lengths():
     assert head in compare(pd.DataFrame(rows)).to_markdown()
 
 
-def test_a_regression_is_compared_in_python_as_on_the_command_line(tmp_path):
-    """It has no accuracy: the loss is what tables, `compare` and plots show."""
+def test_a_regression_is_compared_in_python_as_on_the_command_line(tmp_path, capsys, monkeypatch):
+    """It has no accuracy: the loss is what tables, `compare`, plots and `understudy show` show."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(60, 3)).astype(np.float32)
     data = Federation.from_arrays(
@@ -97,6 +98,11 @@ def test_a_regression_is_compared_in_python_as_on_the_command_line(tmp_path):
     assert "accuracy_tail" not in frame
     assert compare(frame).metric == "loss_last"
     assert plots.differences(frame, "fedavg").axes[0].get_xlabel().startswith("last test loss")
+    shown = Command(capsys, monkeypatch)("show", "numbers", "--folder", str(tmp_path)).out
+    lines = shown.splitlines()
+    assert lines[2].split() == ["cell", "strategy", "seed", "rounds", "loss"]
+    first = frame[(frame["strategy"] == "fedavg") & (frame["seed"] == 0)].iloc[0]
+    assert lines[3].split() == [first["key"][:8], "fedavg", "0", "2", f"{first['loss_last']:#.4g}"]
 
 
 def test_a_study_that_asks_for_a_measure_gets_it():

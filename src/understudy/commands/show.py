@@ -22,7 +22,11 @@ SHOWN_KEY = 8  # digits of a key in a list
 MOST_PAIRS = 5
 MOST_NAMED = 3  # cells that failed alike
 FIRST = ("data", "model", "strategy", "availability")  # of a configuration
-ALWAYS_SHOWN = ("cell", "strategy", "seed", "rounds", "accuracy")
+ACCURACY, LOSS = (
+    "accuracy",
+    "loss",
+)  # of the last evaluated round; the loss where none has an accuracy
+ALWAYS_SHOWN = ("cell", "strategy", "seed", "rounds", ACCURACY, LOSS)
 EVERY = "every"  # a label that means "in every group"
 STATUSES = ("done", "running", "stopped", "failed", "waiting")
 
@@ -115,7 +119,11 @@ def _listed(store: Store, title: str, cells: list[StoredCell], noun: str) -> Ite
     words = ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status])
     yield f"{title}: {text.count(len(cells), noun)}, {words or 'none'}"
     yield ""
-    yield from text.columns(_telling([_head(cells), *(_row(store, cell) for cell in cells)]))
+    last = {cell.key: store.last_metrics(cell.key) for cell in cells}
+    known = (name for name in (ACCURACY, LOSS) if any(_last(one, name) for one in last.values()))
+    shown = next(known, ACCURACY)
+    rows = [_row(cell, _last(last[cell.key], shown)) for cell in cells]
+    yield from text.columns(_telling([_head(cells, shown), *rows]))
 
 
 def _errors(cells: list[StoredCell]) -> Iterator[str]:
@@ -135,9 +143,9 @@ def _by_error(cells: list[StoredCell]) -> dict[str, list[str]]:
     return found
 
 
-def _head(cells: list[StoredCell]) -> list[str]:
+def _head(cells: list[StoredCell], shown: str) -> list[str]:
     labels = list(dict.fromkeys(name for cell in cells for name in cell.labels))
-    return ["cell", *labels, "seed", "status", "rounds", "accuracy"]
+    return ["cell", *labels, "seed", "status", "rounds", shown]
 
 
 def _telling(rows: list[list[str]]) -> list[list[str]]:
@@ -150,12 +158,18 @@ def _telling(rows: list[list[str]]) -> list[list[str]]:
     return [[row[place] for place in kept] for row in rows]
 
 
-def _row(store: Store, cell: StoredCell) -> list[str]:
+def _row(cell: StoredCell, shown: str | None) -> list[str]:
     labels = [EVERY if value is None else str(value) for value in cell.labels.values()]
-    metrics = store.last_metrics(cell.key)
-    accuracy = metrics.get("test_accuracy", metrics.get("validation_accuracy"))
-    shown = "–" if accuracy is None else f"{accuracy * 100:.1f} %"
-    return [cell.key[:SHOWN_KEY], *labels, str(cell.seed), cell.status, str(cell.rounds), shown]
+    about = [str(cell.seed), cell.status, str(cell.rounds)]
+    return [cell.key[:SHOWN_KEY], *labels, *about, shown or "–"]
+
+
+def _last(metrics: Mapping[str, float], name: str) -> str | None:
+    """A metric in words, on test data or else on validation data; None where there is none."""
+    value = metrics.get(f"test_{name}", metrics.get(f"validation_{name}"))
+    if value is None:
+        return None
+    return f"{value * 100:.1f} %" if name == ACCURACY else f"{value:#.4g}"
 
 
 # -- a cell ------------------------------------------------------------------------------------

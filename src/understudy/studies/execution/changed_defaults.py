@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from understudy.core.describe import differing
 from understudy.core.printable import one_line, printable
+from understudy.server.weights import CLIENTS
 from understudy.studies.definition.document import TOLD
 from understudy.studies.definition.overrides import LISTED
 from understudy.studies.store.schema import StoreError
@@ -21,6 +22,13 @@ MOST = 4  # settings that are named
 LONGEST = 40  # characters of a value
 NOT_OF_A_CELL = (*TOLD, "seeds", "axes", "blocks")  # keys of a study; cells are found by labels
 LABELLED = (*LISTED, "block")
+# what an object made in Python tells does not say whether somebody gave it: class, field → the
+# default that it had when studies were stored
+BEFORE: Mapping[tuple[str, str], Any] = {
+    ("FixedDropout", "first_round_full"): True,
+    ("FixedDropout", "keep_one_per_group"): True,
+    ("Strategy", "weighting"): CLIENTS,  # of all methods but FedAvg and FedGS
+}
 
 
 def changed_defaults(
@@ -62,7 +70,8 @@ def changed_defaults(
             settings = [
                 one
                 for one in differing(cell.resolved, store.resolved(key))
-                if not _keys_of(one[0]) & {*changed, "sources"}  # files of plug-ins are one's own
+                if not _keys_of(one[0], cell.labels)
+                & {*changed, "sources"}  # files of plug-ins are one's own
             ]
             found |= dict.fromkeys(settings)
             n_again += bool(settings)
@@ -86,18 +95,33 @@ def _changed_keys(stored: Mapping[str, Any], about: Mapping[str, Any]) -> set[st
         asked = [
             set(one.get("overrides", ())) | {f"scale={one.get('scale')}"} for one in (stored, about)
         ]
-        return {text.partition("=")[0].partition(".")[0] for text in asked[0] ^ asked[1]}
-    documents = stored.get("document") or {}, about["document"]
+        keys = [text.partition("=")[0].split(".") for text in asked[0] ^ asked[1]]
+        return {".".join(key[: 1 + (key[0] in LISTED)]) for key in keys}
+    documents = _renewed(stored.get("document") or {}, about["document"]), about["document"]
     theirs, ours = (_common(*pair) for pair in (documents, documents[::-1]))
     return {key for key in theirs.keys() | ours.keys() if theirs.get(key) != ours.get(key)}
 
 
-def _keys_of(place: str) -> set[str]:
+def _renewed(theirs: Any, ours: Any) -> Any:
+    """What was stored of objects, with the default of today where theirs was the one of then."""
+    if not isinstance(theirs, Mapping) or not isinstance(ours, Mapping):
+        return theirs
+    kind = str(theirs.get("class")) if theirs.get("class") == ours.get("class") else ""
+    return {
+        name: ours[name]
+        if name in ours and (kind, name) in BEFORE and value == BEFORE[kind, name]
+        else _renewed(value, ours.get(name))
+        for name, value in theirs.items()
+    }
+
+
+def _keys_of(place: str, labels: Mapping[str, Any]) -> set[str]:
     """Keys of a study that decide about a setting of a cell."""
     part, _, name = place.partition(".")
     if part == "strategy":
         part = name.partition(".")[0]
-    return {part, "strategies", "block", "scale", "tune"}
+    rows = {"strategies": labels["strategy"], "block": labels.get("block"), part: labels.get(part)}
+    return {"scale", "tune", *rows, *(f"{key}.{label}" for key, label in rows.items())}
 
 
 def _common(document: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,7 +129,9 @@ def _common(document: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, 
     said = {name: value for name, value in document.items() if name not in NOT_OF_A_CELL}
     for name in LABELLED:
         if isinstance(said.get(name), Mapping) and isinstance(other.get(name), Mapping):
-            said[name] = {key: value for key, value in said[name].items() if key in other[name]}
+            shared = {key: value for key, value in said.pop(name).items() if key in other[name]}
+            # a row that was changed says nothing of the others
+            said |= {f"{name}.{key}": value for key, value in shared.items()}
     return said
 
 

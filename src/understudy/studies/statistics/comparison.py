@@ -101,7 +101,11 @@ def compare(
     """
     labels = labels_of(frame)
     done = frame[frame["status"] == "done"] if "status" in frame else frame
-    metric = metric or main_metric(done) or main_metric(frame) or MAIN_METRICS[0]
+    metric = metric or main_metric(done) or main_metric(frame)
+    if metric is None:
+        metric = MAIN_METRICS[0]
+        if done.empty:  # a table of nothing says so; nobody has asked for a measure
+            frame, done = (one.assign(**{metric: math.nan}) for one in (frame, done))
     known_as_measure = [name for name in map(str, frame.columns) if name not in {*labels, *ABOUT}]
     if metric not in known_as_measure and measure(metric).is_price:
         raise ValueError(_no_price(metric, frame))
@@ -121,7 +125,7 @@ def compare(
     values = joined(
         [
             replace(value, run=run, measured=measured)
-            for value, (run, measured) in zip(numbers, _runs(done, labels), strict=True)
+            for value, (run, measured) in zip(numbers, _runs(done, labels, metric), strict=True)
         ]
     )
     price = measure(metric).is_price
@@ -165,12 +169,26 @@ def compare(
     )
 
 
-def _runs(done: pd.DataFrame, labels: Sequence[str]) -> list[tuple[Any, str]]:
-    """Of each run what it is known by, and all that was measured of it."""
+def _runs(done: pd.DataFrame, labels: Sequence[str], metric: str) -> list[tuple[Any, str]]:
+    """Of each run what it is known by, and all that was measured of it.
+
+    What a method measures of itself, and another never does, makes no other run: FDMS counts the
+    similarities that it was spared even where nobody is absent.
+    """
     names = done["key"].tolist() if "key" in done else list(range(len(done)))
-    measured = [name for name in done.columns if name not in {*labels, *ABOUT}]
+    known = done.notna().groupby(done["strategy"].astype(str)).any().all()
+    measured = [
+        name
+        for name in done.columns
+        if name not in {*labels, *ABOUT} and (name == metric or known[name] or _of_model(str(name)))
+    ]
     numbers = [repr(tuple(row)) for row in done[measured].itertuples(index=False)]
     return list(zip(names, numbers, strict=True))
+
+
+def _of_model(name: str) -> bool:
+    """Whether a measure is of every model, though one that diverged may have no number for it."""
+    return bool({"accuracy", "loss"} & set(name.split("_")))
 
 
 def _references(done: pd.DataFrame) -> frozenset[str]:

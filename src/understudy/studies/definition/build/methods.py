@@ -47,7 +47,9 @@ def strategy(
     own: Any = table.pop("local", {})
     method = table.pop("method", None)
     changes: dict[str, Any] = {}
-    if "weighting" not in table and not isinstance(method, Strategy):
+    if "weighting" in table:
+        check_weighting(table["weighting"])
+    elif not isinstance(method, Strategy):
         if weighting == PAPER:
             table["weighting"] = PAPER
         else:
@@ -70,7 +72,7 @@ def study_weighting(weighting: str) -> str:
 
 
 def check_weighting(value: Any) -> None:
-    """Refuse a study's weighting that means nothing."""
+    """Refuse a weighting, of a study or of a strategy, that means nothing."""
     known = (*WEIGHTINGS, PAPER)
     if value not in known:
         words = f"expected one of {', '.join(map(repr, known))}, got {shown(value)}"
