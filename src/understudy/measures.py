@@ -202,11 +202,16 @@ def measure(name: str, evaluated: Counts | None = None) -> Measure:
     return Measure(name, words, lower_is_better=lower, about=about, **unit)  # type: ignore[arg-type]
 
 
+def is_metric(name: str) -> bool:
+    """Whether it is a metric on a part of the data, in the last round: ``test_auc_last``."""
+    return name.endswith("_last") and name.partition("_")[0] in _PARTS
+
+
 def _words_of_metric(name: str) -> str:
     """``test_auc_last`` and the like: a metric on a part of the data; else the name itself."""
-    part, _, metric = name.removesuffix("_last").partition("_")
-    if part not in _PARTS or not name.endswith("_last"):
+    if not is_metric(name):
         return name.replace("_", " ")
+    part, _, metric = name.removesuffix("_last").partition("_")
     words = _METRICS.get(metric, metric.replace("_", " "))
     if metric.startswith("recall_"):
         words = f"recall of {metric.removeprefix('recall_')}"

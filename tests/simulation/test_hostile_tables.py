@@ -73,7 +73,10 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
         with_row(f"s0,{'9' * 4000},2,0"),
         r", line 6: features: column 'age' does no",
     ),
-    "a label below 0": (with_row("s0,4,2,-5"), r": y: expected labels of 0 or more"),
+    "a label below 0": (
+        with_row("s0,4,2,-5"),
+        r", line 6: label: column .ill. holds whole numbers below 0",
+    ),
     "a web page": (b"<html>\n</html>\n", r": client: the table has no column 'site'; it has '<ht"),
     "escape codes": (b"\x1b]0;owned\x07,b,c\n1,2,3\n", r": client: the table has no column 'site'"),
 }

@@ -292,3 +292,59 @@ def test_names_and_values_cannot_pose_as_lines() -> None:
 
 def _text(warning: Any) -> str:
     return str(warning.message)
+
+
+def test_a_column_that_varies_in_test_rows_only_is_not_blown_up() -> None:
+    """The deviation of equal numbers is 1e-17 by rounding, and a test value would become 1e16."""
+    table = raw().drop(columns=SETTLED["drop"]).assign(level=0.1)
+    options = {"encode": ["ward"], "impute": "median", "standardise": True}
+    held_out = int(read(table.drop(columns="level"), **options).test[0])
+    table.loc[held_out, "level"] = 0.3
+    made = read(table, **options)
+    trained = np.concatenate(made.clients)
+    torch.testing.assert_close(made.x[trained, -1], torch.zeros(len(trained)))
+    assert float(made.x[held_out, -1]) == pytest.approx(0.2)
+
+
+def test_a_category_of_test_rows_only_is_zero_everywhere() -> None:
+    """Its weight is never trained; the input stays, so that models fit whatever is held out."""
+    table = raw().drop(columns=SETTLED["drop"])
+    options = {"encode": ["ward"], "impute": "median", "standardise": True}
+    plain = read(table, **options)
+    held_out = int(plain.test[0])
+    table.loc[held_out, "ward"] = "ambulance"  # the first of the alphabet
+    made = read(table, **options)
+    assert made.x.shape[1] == plain.x.shape[1] + 1
+    assert made.x[held_out, :4].tolist() == [0, 0, 0, 0]
+    trained = np.concatenate(made.clients)
+    assert torch.equal(made.x[trained, 1:], plain.x[trained])
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ([1, 2], "'ill' holds 2 different whole numbers, .*: 1 of 3 classes have no row"),
+        ([250, 401], "400 of 402 classes have no row. Number them from 0, or write them as text"),
+        ([0.0, 1.0], r"'ill' holds only 0, 1, of a floating type: targets of a regression"),
+    ],
+)
+def test_labels_that_are_hardly_meant_as_they_are_read(labels: list[Any], words: str) -> None:
+    table = raw().assign(ill=np.resize(labels, 60))
+    with pytest.warns(UserWarning, match=words) as told:
+        read(table, **SETTLED)
+    assert len(told) == 1
+
+
+def test_labels_below_zero_are_told_with_the_remedy() -> None:
+    table = raw().assign(ill=np.resize([-1, 1], 60))
+    with pytest.raises(ValueError, match=r"label: column 'ill' holds whole numbers below 0.*"
+                       r"\(such as -1\); number them from 0, write them as text"):  # fmt: skip
+        read(table, **SETTLED)
+
+
+def test_a_gap_among_numbers_changes_no_name_of_a_client() -> None:
+    table = raw().assign(hospital=np.repeat([3, 5, 8], 20))
+    other = table.iloc[::7].astype({"hospital": float})
+    made = read(table, test=other, **SETTLED)
+    assert made.test_clients is not None
+    assert made.test_clients.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]

@@ -12,6 +12,7 @@ from understudy import Bernoulli, Gone, Study, plots, results, simulate, strateg
 from understudy.simulation import Federation
 from understudy.studies.report import client_table, report
 from understudy.studies.report.figures import pictures
+from understudy.studies.statistics.frames import rows_of_clients
 from understudy.studies.store.client_names import client_names
 from understudy.studies.store.store import Store
 
@@ -94,12 +95,13 @@ def test_the_table_of_clients_is_what_was_measured(runs, clients):
     [("own", "on the client's own held-out examples"), (None, "not on examples of the client's")],
 )
 def test_the_report_says_what_accuracies_are_measured_on(runs, tmp_path, stored, words):
+    frames = []
     with Store.open(runs) as store:
-        cells = store.cells("hospitals")
-    for cell in cells:
-        facts = {name: value for name, value in cell.facts.items() if name != "per_client_test"}
-        vars(cell)["facts"] = facts | ({} if stored is None else {"per_client_test": stored})
-    assert words in client_table.tested_on(cells)
+        for cell in store.cells("hospitals"):
+            facts = {name: value for name, value in cell.facts.items() if name != "per_client_test"}
+            vars(cell)["facts"] = facts | ({} if stored is None else {"per_client_test": stored})
+            frames.append(rows_of_clients(store, cell))
+    assert words in client_table.tested_on(pd.concat(frames))
 
 
 def test_names_cannot_break_the_page_or_a_picture(runs):

@@ -15,11 +15,13 @@ from understudy.plots.measures import measure
 from understudy.plots.runs import Runs, by_round
 from understudy.plots.series import Series, over_rounds
 from understudy.plots.style import (
+    GREY,
     Style,
     canvas,
     legend_below,
     name_height,
     style_of,
+    text,
     texts,
     tick_rounds,
     titled,
@@ -38,6 +40,7 @@ def convergence(
     log: bool = False,
     styles: Mapping[Any, Style] | None = None,
     title: str | None = None,
+    level: tuple[str, float] | None = None,
 ) -> Figure:
     """A measure by round: one line per strategy, the mean over seeds with its 95 % interval.
 
@@ -60,6 +63,9 @@ def convergence(
         Label to `Style`, so that a strategy looks the same in several pictures.
     title : str, optional
         Written above.
+    level : (str, float), optional
+        A value of the measure to compare with, such as that of the most frequent class: a dotted
+        line, with its name in the legend.
 
     Notes
     -----
@@ -82,7 +88,9 @@ def convergence(
     """
     shown = measure(metric)
     lines = over_rounds(by_round(frame, by), metric, by, shown.scale)
-    figure, axes = _lines(lines, metric, styles, log=log)
+    if level is not None:
+        level = level[0], level[1] * shown.scale
+    figure, axes = _lines(lines, metric, styles, log=log, level=level)
     name_height(axes, shown.head)
     if shown.unit == "%" and not log:  # intervals may go beyond, accuracies do not
         low, high = axes.get_ylim()
@@ -108,7 +116,12 @@ def substitution_error(
 
 
 def _lines(
-    lines: list[Series], metric: str, styles: Mapping[Any, Style] | None, *, log: bool = False
+    lines: list[Series],
+    metric: str,
+    styles: Mapping[Any, Style] | None,
+    *,
+    log: bool = False,
+    level: tuple[str, float] | None = None,
 ) -> tuple[Figure, Axes]:
     if not lines:
         raise ValueError(f"frame: expected values of {metric!r}, got none")
@@ -119,6 +132,8 @@ def _lines(
             name if np.isfinite(line.mean).any() else f"{name} (0 throughout)"
             for name, line in zip(names, lines, strict=True)
         ]
+    if level is not None:
+        names = [*names, text(level[0])]
     figure, axes = canvas(legend=names)
     looks = style_of(styles, [line.label for line in lines])
     handles = []
@@ -144,6 +159,8 @@ def _lines(
             if log:  # an interval that reaches zero goes down to the edge of the picture
                 low = np.fmax(low, floor)
             axes.fill_between(line.x, low, high, color=look.colour, alpha=faint, linewidth=0)
+    if level is not None:
+        handles.append(axes.axhline(level[1], color=GREY, linestyle=":", linewidth=1.4, zorder=2))
     axes.set_xlabel("round")
     tick_rounds(axes.xaxis)
     if log:

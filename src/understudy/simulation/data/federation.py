@@ -320,7 +320,7 @@ class Federation:
             Columns to leave out, such as ids and dates.
         encode : list of str, or "auto"
             Columns of categories, each of which becomes an input of 0 or 1, in the order of the
-            alphabet; ``"auto"``: all columns of words. A category that only a test table has is 0
+            alphabet; ``"auto"``: all columns of words. A category that no training row has is 0
             everywhere.
         impute : {"median", "mean", "most_frequent"}, number, or dict, optional
             What gaps are filled with; a dict: for each column its own. Gaps of encoded columns are

@@ -28,6 +28,7 @@ from understudy.simulation.data.user_data import Fields, from_arrays
 
 RULES = ("median", "mean", "most_frequent")
 LARGE = 10.0  # size of an input from which gradient steps at usual rates go wrong
+FEW_TARGETS = 10  # different targets up to which whole ones may be classes
 UNEQUAL = 100.0  # ratio of the sizes of two inputs from which one is hardly learnt
 
 Impute = str | float | Mapping[str, str | float] | None
@@ -153,7 +154,10 @@ def _tested(
         rows = np.arange(n_rows, n_rows + len(labels.values))
         if client not in other.frame.columns:
             return tested, (rows, labels.values)
-        return tested, (rows, labels.values, other.column("test", client))
+        ids = other.column("test", client)
+        if ids.dtype.kind == "f":  # as pandas has whole numbers beside a gap
+            ids = Column(client, ids).words
+        return tested, (rows, labels.values, ids)
 
 
 def _as_inputs(
@@ -170,12 +174,18 @@ def _as_inputs(
         if options.encodes(column):
             codes = np.concatenate([one.codes(column.categories) for one in both])
             codes = _imputed(column, codes, trained, "most_frequent")
-            inputs.append((codes[:, None] == np.arange(len(column.categories))).astype(np.float64))
+            # 0 everywhere for a category without a training row: nothing is learnt of it, and its
+            # input stays, so that models fit whichever rows are held out
+            seen = np.isin(np.arange(len(column.categories)), codes[trained])
+            known = codes[:, None] == np.where(seen, np.arange(len(column.categories)), np.nan)
+            inputs.append(known.astype(np.float64))
             continue
         values = np.concatenate([one.numbers for one in both])
         values = _imputed(column, values, trained, options.rule(column))
         if options.standardise:
-            values = (values - values[trained].mean()) / (values[trained].std() or 1.0)
+            own = values[trained]
+            # of equal numbers rounding leaves a deviation, but not a range
+            values = (values - own.mean()) / (own.std() if np.ptp(own) > 0 else 1.0)
         inputs.append(values[:, None])
     return torch.tensor(np.concatenate(inputs, axis=1).astype(np.float32))
 
@@ -213,6 +223,7 @@ def _spoilers(
             f"{len(bare)} of {n_clients} clients have no rows to be tested on, such as "
             f"{shown(name)}: they get no accuracy of their own"
         )
+    told += _unlikely_classes(labels, fields["classes"])
     if fields["y"].dtype == torch.int64:
         words, counts = np.unique(labels.words, return_counts=True)
         if (counts == 1).any():
@@ -224,6 +235,27 @@ def _spoilers(
         trained = np.unique(np.concatenate(fields["clients"]))
         told += _sizes(trained, [one for one in columns if not options.encodes(one)])
     return told
+
+
+def _unlikely_classes(labels: Column, names: Sequence[str] | None) -> list[str]:
+    """Labels that are read as classes, or as targets, against their likely meaning."""
+    if names is not None or labels.values.dtype.kind not in "iuf":
+        return []
+    found = np.unique(labels.numbers)
+    told = f"label: column {shown(labels.name)}"
+    if labels.values.dtype.kind == "f":
+        if len(found) > FEW_TARGETS or (found != found.round()).any():
+            return []
+        values = ", ".join(f"{value:g}" for value in found)
+        told += f" holds only {values}, of a floating type: targets of a regression. Classes are "
+        return [told + "whole numbers (astype(int)) or text"]
+    n_classes = int(found[-1]) + 1
+    if n_classes == len(found):
+        return []
+    told += f" holds {len(found):,} different whole numbers, which are classes counted from 0: "
+    told += f"{n_classes - len(found):,} of {n_classes:,} classes have no row. Number them from 0, "
+    told += "or write them as text (astype(str)); a number to be predicted is of a floating type"
+    return [told]
 
 
 def _sizes(trained: Ints, columns: Sequence[Column]) -> list[str]:

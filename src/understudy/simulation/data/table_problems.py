@@ -77,6 +77,10 @@ def label_problems(column: Column) -> list[Problem]:
     problems = gap_problems("label", column)
     if problems or column.kind not in ("numbers", "words", "categories", "dates"):
         return problems
+    if column.whole and (column.values < 0).any():
+        words, below = " holds whole numbers below 0, and classes count from 0", column.values < 0
+        advice = "number them from 0, write them as text, or as a floating type to be predicted"
+        return [_like("label", column, words, below, advice)]
     _, counts = np.unique(column.words, return_counts=True)
     single = int((counts == 1).sum())
     if column.values.dtype.kind == "f" or len(counts) < FEWEST_CLASSES or single <= len(counts) / 2:

@@ -145,6 +145,7 @@ def settings_of(resolved: Mapping[str, Any]) -> Settings:
                     _put(found, part, given)
         elif name not in UNTOLD:
             _put(found, name, value)
+    found.values.pop("data.client_tests", None)  # measures only
     data, seed = resolved.get("data"), resolved.get("seed")
     if isinstance(data, Mapping) and data.get("seed") == seed:
         found.values.pop("data.seed", None)  # divided anew in each run

@@ -190,7 +190,7 @@ def client_accuracies(data: FigureData) -> Iterator[Picture]:
             "Accuracy over clients",
             group,
             partial(plots.client_accuracy, frame, styles=data.styles),
-            f"Density of the last model's accuracy for each client, {tested_on(data.cells)}; all "
+            f"Density of the last model's accuracy for each client, {tested_on(frame)}; all "
             "seeds together. Dot: mean; bar: from the 10th to the 90th percentile."
             + data.beyond(MOST_GROUPS),
         )

@@ -15,7 +15,6 @@ from understudy.studies.statistics.frames import rows_of_clients
 from understudy.studies.statistics.groups import Group
 from understudy.studies.statistics.text_table import NOTHING, number
 from understudy.studies.store.client_names import stored_names
-from understudy.studies.store.store import StoredCell
 
 MOST_CLIENTS = 50  # rows of a group; of more, the ends are shown
 MOST_METHODS = 6  # columns of methods beside the baseline
@@ -29,9 +28,15 @@ TESTED_ON = {
 }
 
 
-def tested_on(cells: Sequence[StoredCell]) -> str:
-    """What a client's accuracy is measured on, in words; the cautious ones where cells differ."""
-    known = {str(cell.facts.get("per_client_test", "matched")) for cell in cells}
+def tested_on(clients: pd.DataFrame) -> str:
+    """What clients' accuracies are measured on, in words; the cautious ones where they differ.
+
+    Parameters
+    ----------
+    clients : DataFrame
+        Rows of `rows_of_clients`; those of cells that measured no client say nothing.
+    """
+    known = set(clients["tested_on"].dropna()) if "tested_on" in clients else set()
     return TESTED_ON["own" if known == {"own"} else "matched"]
 
 
@@ -43,6 +48,7 @@ class _Clients:
     rows: pd.DataFrame  # name, n_examples, n_test, attendance, one column per method, difference
     best: str | None  # the method that `difference` is of
     seeds: int
+    tested_on: str  # in words
 
 
 def clients_table(data: FigureData) -> Table | None:
@@ -93,7 +99,8 @@ def _baseline(data: FigureData) -> str | None:
 
 def _methods(data: FigureData, baseline: str | None) -> list[str]:
     """The baseline, then the others in their order; not too many."""
-    others = dict.fromkeys(str(cell.labels["strategy"]) for cell in data.cells)
+    cells = [cell for cell in data.cells if not data.is_pooled(cell)]  # it has no clients
+    others = dict.fromkeys(str(cell.labels["strategy"]) for cell in cells)
     others.pop(str(baseline), None)
     return [*([] if baseline is None else [baseline]), *list(others)[:MOST_METHODS]]
 
@@ -101,7 +108,11 @@ def _methods(data: FigureData, baseline: str | None) -> list[str]:
 def _clients(
     data: FigureData, group: Group, metric: str | None, baseline: str | None, methods: list[str]
 ) -> _Clients:
-    cells = [cell for cell in data.cells_of(group) if cell.labels["strategy"] in methods]
+    cells = [
+        cell
+        for cell in data.cells_of(group)
+        if cell.labels["strategy"] in methods and not data.is_pooled(cell)
+    ]
     # where each seed divides the data anew, client 3 is another client with each seed
     divisions = {json.dumps(data.store.resolved(cell.key).get("data")) for cell in cells}
     if len(divisions) > 1:
@@ -137,7 +148,8 @@ def _clients(
             table = table.sort_values(order, ascending=not how.lower_is_better, kind="stable")
     else:
         table = table.sort_values("attendance", kind="stable")
-    return _Clients(title_of(group), table, best, len({cell.seed for cell in cells}))
+    n_seeds = len({cell.seed for cell in cells})
+    return _Clients(title_of(group), table, best, n_seeds, tested_on(frame))
 
 
 def _heading(group: _Clients, baseline: str | None, groups: Sequence[_Clients]) -> str:
@@ -182,7 +194,9 @@ def _notes(
         )
         return notes
     words = measure(metric).words.capitalize()
-    notes.append(f"{words}: of the last model, {tested_on(data.cells)}.")
+    where = {group.tested_on for group in groups}
+    told = where.pop() if len(where) == 1 else TESTED_ON["matched"]
+    notes.append(f"{words}: of the last model, {told}.")
     best = {group.best for group in groups if group.best is not None}
     if len(best) == 1:
         notes.append(

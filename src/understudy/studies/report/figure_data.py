@@ -118,6 +118,10 @@ class FigureData:
     def cells_of(self, group: Group) -> list[StoredCell]:
         return [self.cells[place] for place in group.cells]
 
+    def is_pooled(self, cell: StoredCell) -> bool:
+        """Whether all its data were in one place: a reference without clients."""
+        return bool(self.store.resolved(cell.key).get("pooled"))
+
     def firsts(self, group: Group) -> list[StoredCell]:
         """The first seed of each strategy, of a few."""
         firsts: dict[Any, StoredCell] = {}
@@ -125,14 +129,16 @@ class FigureData:
             firsts.setdefault(cell.labels["strategy"], cell)
         return list(firsts.values())
 
-    def rounds_of(self, group: Group) -> pd.DataFrame:
-        return pd.concat(
-            [
-                self.rounds_in(cell).assign(strategy=cell.labels["strategy"], seed=cell.seed)
-                for cell in self.cells_of(group)
-            ],
-            ignore_index=True,
-        )
+    def rounds_of(self, group: Group, *, pooled: bool = True) -> pd.DataFrame:
+        """Rounds of a group's cells; of those with all data in one place only if asked for."""
+        cells = self.cells_of(group)
+        if not pooled:
+            cells = [one for one in cells if not self.is_pooled(one)]
+        frames = [
+            self.rounds_in(cell).assign(strategy=cell.labels["strategy"], seed=cell.seed)
+            for cell in cells
+        ]
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
     def clients_of(self, group: Group) -> pd.DataFrame:
         return pd.concat(

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from understudy import registry
 from understudy.core.describe import describe
 from understudy.studies.definition.differences import Difference, differences, first_of
+from understudy.studies.definition.reference_rows import KEY, words_of_references
 from understudy.studies.report.report_text import in_words, merged
 from understudy.studies.store.store import StoredCell, StoredStudy
 
@@ -39,6 +40,7 @@ def methods(
         Key of a cell to its configuration, for those that have begun.
     """
     written = _written(study.about.get("document"))
+    made = words_of_references(study.about) if study.about.get(KEY) else {}
     found: dict[str, list[StoredCell]] = {}
     for cell in cells:
         found.setdefault(str(cell.labels["strategy"]), []).append(cell)
@@ -62,7 +64,9 @@ def methods(
         differs = "; ".join(map(_in_words, own)) or NO_DIFFERENCE
         if label == first:
             differs = "the baseline" if label == baseline else "the first, compared with the others"
-        told.append(Method(label, _what(strategy, method), differs))
+        what = made.get(label)
+        what = f"{what[:1].upper()}{what[1:]}." if what else _what(strategy, method)
+        told.append(Method(label, what, differs))
     return told
 
 

@@ -8,11 +8,12 @@ from itertools import groupby
 
 import pandas as pd
 
-from understudy.measures import evaluated_rounds, measure, rounds_averaged
+from understudy.measures import evaluated_rounds, is_metric, measure, rounds_averaged
 from understudy.studies.report.figure_data import MOST_GROUPS, FigureData, title_of
 from understudy.studies.statistics.comparison import compare
 from understudy.studies.statistics.comparison_table import (
     REACHED,
+    Comparison,
     columns_worth_showing,
     mean_head,
     table_of_comparison,
@@ -49,6 +50,8 @@ OFTEN_ZERO = (  # without delays, without a sampler, without a race: nobody woul
     "evaluations_spared",
 )
 LAST_ROUND = "accuracy_last"
+METRICS = "Other metrics"  # those that the study asks for
+MOST_METRICS = 12  # columns of them; recalls are one for each class
 FOUND = "Results of the analyses"
 STAND_INS = {  # columns of a table of stand-ins, and their heads
     "absent": "did not come",
@@ -106,15 +109,24 @@ def more_tables(runs: pd.DataFrame, cells: Sequence[StoredCell], metric: str) ->
     told = {name for names in MEASURES.values() for name in names}
     # with a tail of one round, the last round's is the same number
     shown_first = {metric, LAST_ROUND} if metric == "accuracy_tail" else {metric}
-    kinds = {**MEASURES, FOUND: tuple(name for name in found if name not in told)}
+    others = [str(name) for name in runs.columns if name not in told and name not in found]
+    asked = [name for name in others if is_metric(name) and name not in shown_first]
+    first, *rest = MEASURES
+    kinds = {first: MEASURES[first], METRICS: tuple(asked[:MOST_METRICS])}
+    kinds |= {title: MEASURES[title] for title in rest}
+    kinds[FOUND] = tuple(name for name in found if name not in told)
     for title, names in kinds.items():
         taken = [name for name in names if name not in shown_first and _worth_showing(runs, name)]
-        zero = [name for name in taken if _is_zero(runs, name)]
+        # of a metric 0 is a result: a class that no model ever recognises
+        zero = [name for name in taken if title != METRICS and _is_zero(runs, name)]
         shown = [name for name in taken if name not in zero]
         if shown:
             table = _side_by_side(title, runs, shown)
             words = ", ".join(measure(name).words for name in zero if name not in OFTEN_ZERO)
             note = (f"0 in every run, and so left out: {words}.",) if words else ()
+            if title == METRICS and len(asked) > MOST_METRICS:
+                left = len(asked) - MOST_METRICS
+                note = (*note, f"{left} more are not shown; results(…) has all.")
             tables.append(replace(table, notes=(*table.notes, *note)))
     return tables
 
@@ -157,7 +169,7 @@ def _side_by_side(title: str, runs: pd.DataFrame, names: Sequence[str]) -> Table
     rows: dict[tuple[str, str], list[str]] = {}
     notes: dict[str, None] = {}
     for name in names:
-        comparison = replace(compare(plain, name), without_value=0)  # – says it
+        comparison = _without_what_the_first_table_says(compare(plain, name))
         table, n_labels = table_of_comparison(comparison), len(comparison.labels)
         columns = [table.heads.index(mean_head(comparison))]
         if REACHED in table.heads and (REACHED, True) not in heads:  # the same for all its costs
@@ -184,6 +196,15 @@ def _side_by_side(title: str, runs: pd.DataFrame, names: Sequence[str]) -> Table
             None
         )
     return Table(title, tuple(heads), _by_heading(words), tuple(notes))
+
+
+def _without_what_the_first_table_says(comparison: Comparison) -> Comparison:
+    """One of several columns: a constant prediction's number says of which it is."""
+    constant = comparison.reference
+    if constant is not None:
+        constant = f"{constant.removesuffix('.')} in {comparison.measure.phrase}."
+    # a cell without a value is – here
+    return replace(comparison, without_value=0, reference=constant, beside=None)
 
 
 def _only_zeros(word: str) -> bool:

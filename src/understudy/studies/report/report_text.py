@@ -29,7 +29,10 @@ def settings_in_words(
         Key of a cell to its configuration, for those that have begun.
     """
     about, resolved = study.about, list(configured.values())
-    facts = [cell.facts for cell in cells if cell.facts]
+    known = [cell for cell in cells if cell.facts]
+    # a reference with all data in one place is told among the strategies
+    divided = [cell for cell in known if not configured.get(cell.key, {}).get("pooled")]
+    facts = [cell.facts for cell in divided or known]
     told = [
         ("Data", _data(facts, resolved)),
         ("Model", _model(facts, resolved)),

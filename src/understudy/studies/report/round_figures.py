@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+import numpy as np
 import pandas as pd
 
 from understudy import plots
@@ -16,7 +17,9 @@ from understudy.studies.report.figure_data import (
     Picture,
     drawn,
 )
+from understudy.studies.statistics.constant_prediction import REFERENCE, in_words
 
+LONGEST_LEVEL = 20  # characters of a name in a legend: a longer one makes it a column
 MOST_CURVES = 12  # groups that get a picture of their curves
 
 
@@ -45,9 +48,27 @@ def curves(data: FigureData) -> Iterator[Picture]:
                 f"convergence-{metric}",
                 section,
                 group,
-                partial(plots.convergence, frame, metric, styles=data.styles),
+                partial(
+                    plots.convergence,
+                    frame,
+                    metric,
+                    styles=data.styles,
+                    level=_constant(data.runs_of([group]), metric),
+                ),
                 f"{words} by round. {band}{data.unfinished}{data.beyond(MOST_CURVES)}",
             )
+
+
+def _constant(runs: pd.DataFrame, metric: str) -> tuple[str, float] | None:
+    """What predicting the same for every example has, with its name; None: not known."""
+    column = f"{REFERENCE}_{metric.removeprefix('test_')}"
+    known = runs[column].dropna() if column in runs else []
+    if not len(known):
+        return None
+    words = in_words(f"{metric}_last", f"{REFERENCE}_accuracy" in runs).removeprefix("the ")
+    if len(words) > LONGEST_LEVEL:
+        words = "constant prediction"
+    return words, float(np.mean(known))
 
 
 def errors(data: FigureData) -> Iterator[Picture]:
@@ -70,7 +91,7 @@ def errors(data: FigureData) -> Iterator[Picture]:
 def largest_shares(data: FigureData) -> Iterator[Picture]:
     """The largest share that one row had in each round's update, where runs have noted it."""
     for group in data.groups[:MOST_GROUPS] if data.measured(LARGEST_SHARE) else ():
-        frame = data.rounds_of(group)
+        frame = data.rounds_of(group, pooled=False)  # one client alone has all of it
         section = "Largest share of one update"
         if LARGEST_SHARE in frame and frame[LARGEST_SHARE].notna().any():
             if data.is_flat(section, group, frame[LARGEST_SHARE], LARGEST_SHARE):

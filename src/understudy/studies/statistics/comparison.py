@@ -162,7 +162,8 @@ def compare(
         differences=_differences(frame, baseline, strategies),
         engines=None if "engine" in labels else _engines(done),
         references=references,
-        reference=_reference(table, grouping, done, metric, references, frame) or None,
+        reference=_reference(table, grouping, done, metric, references),
+        beside=_beside(table, references, frame),
         evaluated=evaluated_rounds(done),
         study=frame.attrs.get("study"),
         against=partial(compare, frame, metric, by=by),
@@ -205,18 +206,22 @@ def _reference(
     done: pd.DataFrame,
     metric: str,
     references: frozenset[str],
-    frame: pd.DataFrame,
-) -> str:
-    """Sentences on what a constant prediction would have, and on rows that are references."""
+) -> str | None:
+    """A sentence on what a constant prediction would have."""
     groups: dict[tuple[Any, ...], list[dict[Any, Any]]] = {}
     for row in table.to_dict("records"):
         groups.setdefault(tuple(row[name] for name in grouping), []).append(row)
     what = in_words(metric, f"{REFERENCE}_accuracy" in done)
+    return sentence(list(groups.values()), metric, what, references)
+
+
+def _beside(table: pd.DataFrame, references: frozenset[str], frame: pd.DataFrame) -> str | None:
+    """A sentence on the rows that are references; of those that have no value, nothing."""
     words = dict(frame.attrs.get("references") or {})
-    shown = [name for name in dict.fromkeys(table["strategy"]) if name in references]
+    known = table[table["mean"].notna()]
+    shown = [name for name in dict.fromkeys(known["strategy"]) if name in references]
     told = [f"{name} ({words[name]})" if words.get(name) else name for name in shown]
-    rows = f"For reference, and not tested: {', '.join(told)}." if told else ""
-    return " ".join(filter(None, (sentence(list(groups.values()), metric, what, references), rows)))
+    return f"For reference, and not tested: {', '.join(told)}." if told else None
 
 
 def _differences(

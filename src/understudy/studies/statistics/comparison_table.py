@@ -81,8 +81,10 @@ class Comparison:
     references : frozenset of str
         Strategies with an availability of their own: never called the best, and not tested.
     reference : str, optional
-        What a constant prediction has, and whether any strategy beats it (`rows` then has a column
-        ``reference``), and what the references are, in sentences.
+        What a constant prediction has, and whether any strategy beats it, in a sentence (`rows`
+        then has a column ``reference``).
+    beside : str, optional
+        Which rows are references, and what they are, in a sentence.
     study : str, optional
         Whose table it is.
     against : function, optional
@@ -104,6 +106,7 @@ class Comparison:
     evaluated: Counts | None = None
     references: frozenset[str] = frozenset()
     reference: str | None = None
+    beside: str | None = None
     study: str | None = None
     against: Callable[[str], Comparison] | None = None
 
@@ -201,6 +204,8 @@ def notes_of(comparison: Comparison, told: Sequence[str] = ()) -> tuple[str, ...
     notes = [measure.about] if measure.about else []
     if comparison.reference is not None:
         notes.append(comparison.reference)
+    if comparison.beside is not None:
+        notes.append(comparison.beside)
     if comparison.target is not None:
         notes.append(f"Target: an accuracy of {100 * comparison.target:g} %.")
     notes += tuning_notes(comparison.picks, comparison.edges)
