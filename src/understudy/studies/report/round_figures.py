@@ -62,8 +62,8 @@ def curves(data: FigureData) -> Iterator[Picture]:
 def _constant(runs: pd.DataFrame, metric: str) -> tuple[str, float] | None:
     """What predicting the same for every example has, with its name; None: not known."""
     column = f"{REFERENCE}_{metric.removeprefix('test_')}"
-    known = runs[column].dropna() if column in runs else []
-    if not len(known):
+    known: list[float] = runs[column].dropna().tolist() if column in runs else []
+    if not known:
         return None
     words = in_words(f"{metric}_last", f"{REFERENCE}_accuracy" in runs).removeprefix("the ")
     if len(words) > LONGEST_LEVEL:
