@@ -259,6 +259,37 @@ def test_labels_that_never_come_again_and_rare_classes() -> None:
         read(rare)
 
 
+def test_clients_and_columns_that_pandas_read_otherwise_are_one_error() -> None:
+    table = pandas.DataFrame(
+        {
+            "hospital": np.repeat([1.0, 2.0], 30),
+            "ill": [1, 0] * 30,
+            "fever": ["37", "36,6", None] * 20,
+            "ward": ["icu", "eye"] * 30,
+        }
+    )
+    with pytest.raises(ValueError, match="problems") as error:
+        Federation.from_table(table, client="hospital", label="ill", encode="auto", impute="mean")
+    assert str(error.value) == (
+        "2 problems\n"
+        "  client: column 'hospital' holds numbers of a floating type, which are no ids (such as "
+        "1.0); turn them into whole numbers, with astype(int), or into text, with astype(str)\n"
+        "  column 'fever' holds numbers with a decimal comma (such as '36,6'); write a point, or "
+        'give the table that pandas.read_csv(…, decimal=",") reads'
+    )
+
+
+def test_a_file_with_semicolons_says_how_to_read_it(tmp_path: Path) -> None:
+    path = tmp_path / "patients.csv"
+    path.write_text("hospital;age;ill\nnorth;30;1\n")
+    with pytest.raises(ValueError, match="separated by commas") as error:
+        Federation.from_table(path, client="hospital", label="ill")
+    assert str(error.value) == (
+        f"{path}, line 1: expected columns separated by commas, got one column "
+        "'hospital;age;ill'; give the table that pandas.read_csv(…, sep=';') reads"
+    )
+
+
 def test_whole_numbers_of_a_table_stay_whole() -> None:
     drawn = np.random.default_rng(0).integers(0, 9, (40, 3))
     words = pandas.DataFrame(drawn, columns=["a", "b", "c"])

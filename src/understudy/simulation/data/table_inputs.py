@@ -17,6 +17,7 @@ from understudy.core.types import Floats, Ints
 from understudy.simulation.data.table_columns import Column
 from understudy.simulation.data.table_problems import (
     Problem,
+    client_problems,
     gap_problems,
     input_problems,
     label_problems,
@@ -67,7 +68,8 @@ class TableOptions:
     def encodes(self, column: Column) -> bool:
         """Whether a column is encoded; by themselves, only categories are."""
         if self.encode == "auto":
-            return column.kind == "categories" and not column.id_like
+            words = column.kind == "categories" and not column.decimal_commas.any()
+            return words and not column.id_like
         return column.name in self.encode
 
     def rule(self, column: Column) -> str | float | None:
@@ -98,7 +100,7 @@ def from_table(
             refuse_unknown_column(what, name, list(own.frame.columns))
         clients, labels = (Column(name, own.column(what, name)) for what, name in needed[:2])
         columns = _inputs(own, client, label, features, options)
-        problems = [*gap_problems("client", clients), *label_problems(labels)]
+        problems = [*client_problems(clients), *label_problems(labels)]
         for column in columns:
             filled = options.rule(column) is not None
             problems += input_problems(

@@ -72,6 +72,16 @@ def gap_problems(what: str, column: Column) -> list[Problem]:
     return [gap._replace(advice="fill them in, or remove these rows", remedy="none")]
 
 
+def client_problems(column: Column) -> list[Problem]:
+    """Clients that are missing, or numbers of a floating type: no ids."""
+    problems = gap_problems("client", column)
+    if column.values.dtype.kind != "f" or problems:
+        return problems
+    words = " holds numbers of a floating type, which are no ids"
+    advice = "turn them into whole numbers, with astype(int), or into text, with astype(str)"
+    return [_like("client", column, words, ~column.missing, advice)]
+
+
 def label_problems(column: Column) -> list[Problem]:
     """Labels that are missing, or that hardly ever come again: no classes."""
     problems = gap_problems("label", column)
@@ -154,6 +164,10 @@ def _unfit(column: Column, encoded: bool, named: bool) -> Problem | None:
     if column.kind == "dates":
         advice = f"{drop}, or turn it into a number first, such as an age or a count of days"
         return _like(what, column, " holds dates", there, advice, "drop")
+    if column.decimal_commas.any():
+        words = " holds numbers with a decimal comma"
+        advice = 'write a point, or give the table that pandas.read_csv(…, decimal=",") reads'
+        return _like(what, column, words, column.decimal_commas, advice)
     if column.kind == "words":
         return _no_numbers(what, column)
     if column.kind == "categories" and not column.id_like:

@@ -77,6 +77,13 @@ def _look_through(path: Path, columns: Sequence[tuple[str, str]]) -> None:
         raise ValueError(
             f"{path}, line {line}: expected at most {MOST_COLUMNS:,} columns, got {len(header):,}"
         )
+    missing = [column for _, column in columns if column not in header]
+    if len(header) == 1 and missing and (";" in header[0] or "\t" in header[0]):
+        sign = ";" if ";" in header[0] else "\t"
+        raise ValueError(
+            f"{path}, line {line}: expected columns separated by commas, got one column "
+            f"{shown(header[0])}; give the table that pandas.read_csv(…, sep={sign!r}) reads"
+        )
     twice = [word for word, count in Counter(header).items() if count > 1 and word]
     if twice:
         raise ValueError(
