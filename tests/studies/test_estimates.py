@@ -54,6 +54,26 @@ def test_defaults_are_read_and_not_copied(monkeypatch: pytest.MonkeyPatch) -> No
     assert estimates.size_of(task(DataRecipe("digits", "clustered"))).sizes == (11,) * 7
 
 
+def test_data_of_ones_own_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the strategies and seeds: a file that is read warns of the same things each time."""
+    looked: list[str] = []
+    real = estimates.size_of
+
+    def noted(one: Task) -> estimates.Size:
+        looked.append(one.data.name)
+        return real(one)
+
+    monkeypatch.setattr(estimates, "size_of", noted)
+    recipe = DataRecipe("understudy.simulation:clustered_digits")
+    cells = [
+        Cell.of({}, task(recipe, seed=seed, per_client_every=every))
+        for seed in (0, 1)
+        for every in (0, 1)
+    ]
+    assert estimates.estimate(cells).n_cells == 4
+    assert looked == [recipe.name]
+
+
 def test_shapley_values_are_counted_as_they_are_computed() -> None:
     """Ten clients: all 2¹⁰ coalitions. Eleven: as many as are valued where orders are drawn."""
     seconds = {}

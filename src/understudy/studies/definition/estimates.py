@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -107,11 +107,14 @@ def estimate(cells: Iterable[Cell], *, with_kernels: bool = False) -> Estimate:
     """
     chosen = {cell.key: cell for cell in cells}
     counted: dict[str, tuple[float, int]] = {}
+    sizes: dict[str, Size] = {}  # a user's own function may read a file, and warn of it
     seconds, n_bytes = 0.0, 0
     for cell in chosen.values():
-        key = _alike(cell)
+        key, data = _alike(cell), same_data(cell)
+        if data not in sizes:
+            sizes[data] = size_of(cell.task)
         if key not in counted:
-            counted[key] = _counted(cell.task, with_kernels)
+            counted[key] = _counted(cell.task, sizes[data], with_kernels)
         seconds += counted[key][0]
         n_bytes += counted[key][1]
     return Estimate(len(chosen), seconds, n_bytes)
@@ -119,17 +122,19 @@ def estimate(cells: Iterable[Cell], *, with_kernels: bool = False) -> Estimate:
 
 def _alike(cell: Cell) -> str:
     """Cells that differ in their seed alone cost the same."""
-    data = without_seed(cell.resolved["data"])
-    return json.dumps({**without_seed(cell.resolved), "data": data}, sort_keys=True)
+    settings = {name: value for name, value in cell.resolved.items() if name != "seed"}
+    return json.dumps({**settings, "data": same_data(cell)}, sort_keys=True)
 
 
-def without_seed(described: Mapping[str, Any]) -> dict[str, Any]:
-    """A described configuration, or its data, but for the seed."""
-    return {name: value for name, value in described.items() if name != "seed"}
+def same_data(cell: Cell) -> str:
+    """Cells with the same one have data of the same size: they differ in the division at most."""
+    described = cell.resolved["data"]
+    told = {name: described[name] for name in described if name not in ("seed", "client_tests")}
+    return json.dumps(told, sort_keys=True)
 
 
-def _counted(task: Task, with_kernels: bool) -> tuple[float, int]:
-    size, local = size_of(task), task.strategy.local
+def _counted(task: Task, size: Size, with_kernels: bool) -> tuple[float, int]:
+    local = task.strategy.local
     per_example, n_parameters, pace = _model(task, size, with_kernels)
     pass_seconds = per_example / pace.multiply_adds  # models are evaluated by what trains them
     reachable = _reachable(task, size)
@@ -289,4 +294,4 @@ def readable(seconds: float) -> str:
     return f"{hours:.1f} h" if hours < 10 else f"{round(hours):,} h"
 
 
-__all__ = ["Estimate", "Size", "estimate", "population_of", "readable", "size_of", "without_seed"]
+__all__ = ["Estimate", "Size", "estimate", "population_of", "readable", "same_data", "size_of"]

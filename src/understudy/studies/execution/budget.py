@@ -14,7 +14,7 @@ from understudy.core.flat import Layout
 from understudy.server.footprint import readable
 from understudy.simulation.data.models import build
 from understudy.simulation.training.trainer import usable_cores
-from understudy.studies.definition.estimates import Size, population_of, size_of, without_seed
+from understudy.studies.definition.estimates import Size, population_of, same_data, size_of
 
 if TYPE_CHECKING:
     from understudy.studies.definition.cell import Cell, Task
@@ -96,9 +96,8 @@ def largest_need(cells: Sequence[Cell]) -> int:
     """
     kinds: dict[str, dict[str, Cell]] = {}
     for cell in cells:
-        data = json.dumps(without_seed(cell.resolved["data"]), sort_keys=True)
         kind = json.dumps([cell.resolved["model"], cell.resolved["strategy"]], sort_keys=True)
-        kinds.setdefault(data, {}).setdefault(kind, cell)
+        kinds.setdefault(same_data(cell), {}).setdefault(kind, cell)
     need = PROCESS_BYTES
     for alike in kinds.values():
         try:
