@@ -50,11 +50,19 @@ def block_math(writer: Any, node: nodes.math_block) -> None:
 
 # A text that is one dotted name, such as understudy.graph.scalar_product or ServerState.close().
 DOTTED_NAME = re.compile(r"(?:^|(?<=>))[^\W\d]\w*(?:\.[^\W\d]\w*)+(?:\(\))?(?=<|$)")
+CODE_BLOCK = re.compile(r"(<pre\b.*?</pre>)", re.DOTALL)
 
 
 def break_names_at_dots(html: str) -> str:
-    """Let a long name go on in the next line after a dot, and not in mid-word."""
-    return DOTTED_NAME.sub(lambda name: name[0].replace(".", ".<wbr>"), html)
+    """Let a long name go on in the next line after a dot, and not in mid-word.
+
+    Not in a block of code, whose lines are what they are: a browser breaks them there, too.
+    """
+    parts = CODE_BLOCK.split(html)
+    parts[::2] = [
+        DOTTED_NAME.sub(lambda name: name[0].replace(".", ".<wbr>"), part) for part in parts[::2]
+    ]
+    return "".join(parts)
 
 
 def mend_page(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:

@@ -85,6 +85,10 @@ def test_the_installation_without_cuda_is_a_command_that_uv_knows(page):
         ("understudy.core.rng", "understudy.<wbr>core.<wbr>rng"),
         ("<code>ServerState.close()</code>", "<code>ServerState.<wbr>close()</code>"),
         ("<td>0.25</td><td>e.g. this.</td>", "<td>0.25</td><td>e.g. this.</td>"),
+        (
+            "<pre>from <span>a.b</span>\nimport <span>c.d</span></pre><code>e.f</code>",
+            "<pre>from <span>a.b</span>\nimport <span>c.d</span></pre><code>e.<wbr>f</code>",
+        ),
     ],
 )
 def test_a_long_name_breaks_after_dots_only(html, broken):

@@ -62,16 +62,20 @@ LATEX = r"""% needs \usepackage{booktabs}
 \centering
 \caption{Accuracy (mean of last 10) in \%, mean over 5 seeds.}
 \label{tab:accuracy_last10}
-\begin{tabular}{llrrrrr}
+\begin{tabular}{@{}lrrrrr@{}}
 \toprule
-alpha & strategy & participants per round & accuracy, mean of last 10, \% & minus base, points & p (t-test) & seeds \\
+ & participants & accuracy, mean & minus base, &  &  \\
+strategy & per round & of last 10, \% & points & p (t-test) & seeds \\
 \midrule
-0.3 & full & 20.0 & \textbf{\boldmath 90.00 $\pm$ 0.00} & +40.00 $\pm$ 0.00 & $<$0.001 & 5 \\
-0.3 & base & 6.2 & 50.00 $\pm$ 0.00 & -- & -- & 5 \\
-0.3 & a & 6.2 & 53.00 $\pm$ 1.96 & +3.00 $\pm$ 1.96 & 0.026 & 5 \\
-0.7 & full & 20.0 & \textbf{\boldmath 90.00 $\pm$ 0.00} & +30.00 $\pm$ 0.00 & $<$0.001 & 5 \\
-0.7 & base & 6.2 & 60.00 $\pm$ 0.00 & -- & -- & 5 \\
-0.7 & a & 6.2 & 63.00 $\pm$ 1.96 & +3.00 $\pm$ 1.96 & 0.026 & 5 \\
+\multicolumn{6}{@{}l@{}}{alpha 0.3} \\
+full & 20.0 & \textbf{\boldmath 90.00 $\pm$ 0.00} & +40.00 $\pm$ 0.00 & $<$0.001 & 5 \\
+base & 6.2 & 50.00 $\pm$ 0.00 & -- & -- & 5 \\
+a & 6.2 & 53.00 $\pm$ 1.96 & +3.00 $\pm$ 1.96 & 0.026 & 5 \\
+\addlinespace
+\multicolumn{6}{@{}l@{}}{alpha 0.7} \\
+full & 20.0 & \textbf{\boldmath 90.00 $\pm$ 0.00} & +30.00 $\pm$ 0.00 & $<$0.001 & 5 \\
+base & 6.2 & 60.00 $\pm$ 0.00 & -- & -- & 5 \\
+a & 6.2 & 63.00 $\pm$ 1.96 & +3.00 $\pm$ 1.96 & 0.026 & 5 \\
 \bottomrule
 \end{tabular}
 
@@ -85,7 +89,7 @@ Wilcoxon: too few seeds, it takes 8.
 Bold: the best mean, and those not shown to differ from it (t-test, Holm, p at least 0.05).
 \end{minipage}
 \end{table}
-"""  # noqa: E501
+"""
 
 TEXT = """\
 alpha 0.3
@@ -156,6 +160,17 @@ def test_latex_shows_the_best_and_those_within_noise_in_bold() -> None:
 def test_latex_reads_no_label_as_an_option_of_the_row_before() -> None:
     table = TextTable(("name",), (("[3cm] x",), ("*",)))
     assert "{}[3cm] x \\\\\n{}* \\\\\n" in tables.latex(table)
+
+
+def test_latex_knows_the_signs_of_labels() -> None:
+    table = TextTable(("Δ, Λ, ι, µ",), (("a|b → ∞",), ("x ≠ y ≈ z",)))
+    body = tables.latex(table).split("\\toprule\n")[1].split("\n\\bottomrule")[0]
+    assert body.splitlines() == [
+        r"$\Delta$, $\Lambda$, $\iota$, $\mu$ \\",
+        r"\midrule",
+        r"a\textbar{}b $\to$ $\infty$ \\",
+        r"x $\ne$ y $\approx$ z \\",
+    ]
 
 
 def test_the_terminal() -> None:
@@ -300,8 +315,14 @@ def test_a_target_that_not_all_reach() -> None:
     assert "Differences are taken seed by seed, where both reached the target." in notes
     assert "they are means over different seeds: they are not compared" in notes
     for page in (found.to_markdown(), found.to_latex(), found._repr_html_()):
-        assert "where reached" in page
+        assert ("where reached" in page) is not page.startswith("%")  # broken in LaTeX, below
         assert "3 of 5" in page
+    heads = r"""
+ &  & rounds to &  &  &  &  \\
+ & participants & target, where &  &  &  &  \\
+strategy & per round & reached & reached & minus base & p (t-test) & both reached \\
+"""
+    assert heads in found.to_latex()
     assert max(len(line) for line in lines) <= 80
 
 
@@ -375,7 +396,7 @@ def test_long_labels_stay_within_80_columns_and_are_escaped() -> None:
     assert "[red]" in text
     assert "−50.00 ± 0.00" in text  # numbers stay whole
     assert r"with \_underscores\_ \| pipes, 50 % & \$ \[red\]" in found.to_markdown()
-    assert r"with \_underscores\_ | pipes, 50 \% \& \$ [red]" in found.to_latex()
+    assert r"with \_underscores\_ \textbar{} pipes, 50 \% \& \$ [red]" in found.to_latex()
 
 
 @given(st.lists(st.text(max_size=30), min_size=1, max_size=4))

@@ -128,7 +128,8 @@ class Comparison:
         """A table in LaTeX, which needs the package booktabs.
 
         In each group the best mean is bold, and those that the t-test does not tell from it (Holm,
-        p ≥ 0.05), from 5 seeds on. Notes stand below the tabular, one on each line.
+        p ≥ 0.05), from 5 seeds on. Groups have headings, as in the terminal.
+        Notes stand below the tabular, one on each line.
 
         Parameters
         ----------
@@ -141,7 +142,7 @@ class Comparison:
         page, head = _for_a_page(self, told), mean_head(self)
         bold = [(row, page.heads.index(head)) for row in best]
         name = label or f"tab:{self.study or self.metric}"
-        return tables.latex(page, caption or _caption(self), name, bold)
+        return tables.latex(page, caption or _caption(self), name, bold, len(self.labels))
 
     def to_csv(self) -> str:
         """`rows` as they are, in full precision."""

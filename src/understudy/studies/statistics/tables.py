@@ -68,6 +68,12 @@ def _markdown_escape(text: str) -> str:
 
 # -- LaTeX -------------------------------------------------------------------------------------
 
+
+def _greek(letter: str) -> str:
+    """What LaTeX calls it; Unicode spells one of them without its b."""
+    return unicodedata.name(letter).split()[-1].lower().replace("lamda", "lambda")
+
+
 _LATEX = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -88,11 +94,15 @@ _LATEX = {
     "²": "$^2$",
     "≥": r"$\ge$",
     "≤": r"$\le$",
-    # Unicode spells one of them without its b
-    **{
-        letter: rf"$\{unicodedata.name(letter).split()[-1].lower().replace('lamda', 'lambda')}$"
-        for letter in "αβγδεζηθκλμνξπρστφχψω"
-    },
+    "≠": r"$\ne$",
+    "≈": r"$\approx$",
+    "∞": r"$\infty$",
+    "→": r"$\to$",
+    "|": r"\textbar{}",  # a dash in LaTeX's own fonts
+    "µ": r"$\mu$",  # the sign of micro, which keyboards have
+    **{letter: rf"$\{_greek(letter)}$" for letter in "αβγδεζηθικλμνξπρστυφχψω"},
+    # the other capitals look like Latin letters and have no command
+    **{letter: rf"$\{_greek(letter).capitalize()}$" for letter in "ΓΔΘΛΞΠΣΥΦΨΩ"},
 }
 
 
@@ -101,8 +111,11 @@ def latex(
     caption: str | None = None,
     label: str | None = None,
     bold: Collection[tuple[int, int]] = (),
+    n_labels: int = 0,
 ) -> str:
     """A table in LaTeX: a tabular with the rules of booktabs, notes below it.
+
+    A page is not much wider than a terminal, so that long heads are broken.
 
     Parameters
     ----------
@@ -112,20 +125,36 @@ def latex(
         With a caption it is a float of its own; the label is for ``\\ref``.
     bold : collection of pairs of int
         Row and column of the cells that are bold.
+    n_labels : int
+        So many columns, the first, are no columns but the headings of groups of rows.
     """
-    form = "".join("r" if place in table.right else "l" for place in range(len(table.heads)))
+    shown = range(n_labels, len(table.heads))
+    form = "".join("r" if place in table.right else "l" for place in shown)
 
     def line(row: Sequence[str], at: int | None = None) -> str:
-        cells = [_latex_escape(cell) for cell in row]
+        words = {place: _latex_escape(row[place]) for place in shown}
         cells = [
-            _latex_bold(cell) if (at, place) in bold else cell for place, cell in enumerate(cells)
+            _latex_bold(cell) if (at, place) in bold else cell for place, cell in words.items()
         ]
         # after the end of a row, LaTeX would read a bracket or a star as an option of it
         option = "{}" if cells and cells[0].startswith(("[", "*")) else ""
         return option + " & ".join(cells) + r" \\"
 
-    lines = [rf"\begin{{tabular}}{{{form}}}", r"\toprule", line(table.heads), r"\midrule"]
-    lines += [line(row, at) for at, row in enumerate(table.cells)]
+    heads = [_broken(one_line(head)) for head in table.heads]
+    deepest = max(map(len, heads), default=1)
+    rows_of_heads = zip(*([""] * (deepest - len(head)) + head for head in heads), strict=True)
+
+    lines = [rf"\begin{{tabular}}{{@{{}}{form}@{{}}}}", r"\toprule"]
+    lines += [*(line(row) for row in rows_of_heads), r"\midrule"]
+    group = None
+    for at, row in enumerate(table.cells):
+        if n_labels and row[:n_labels] != group:
+            lines += [r"\addlinespace"] if group is not None else []
+            group = row[:n_labels]
+            words = zip(table.heads, group, strict=False)
+            title = _latex_escape(", ".join(f"{name} {word}" for name, word in words))
+            lines.append(rf"\multicolumn{{{len(shown)}}}{{@{{}}l@{{}}}}{{{title}}} \\")
+        lines.append(line(row, at))
     lines += [r"\bottomrule", r"\end{tabular}"]
     notes = [_latex_escape(note) for note in table.notes]
     if notes:
