@@ -435,6 +435,8 @@ def test_long_labels_are_cut_where_they_are_alike():
     assert short[0].startswith("FedGS w…")
     assert short[0].endswith("= 0.5")
     assert short[3] == "full"
+    clients = texts([f"St. Mary's & Sons #{n}, a clinic" for n in (1, 2)], 18)
+    assert clients == ["St. …1, a clinic", "St. …2, a clinic"]
     assert texts(["a" * 100], 30)[0] == "a" * 20 + "…" + "a" * 9
     assert wrapped(["graph of label distributions"], 14) == ["graph of label\ndistributions"]
 

@@ -117,6 +117,15 @@ def test_the_page_itself_never_scrolls_sideways(page):
     assert width <= page.viewport_size["width"]
 
 
+def test_a_long_name_leaves_room_for_the_numbers(page):
+    """The name stays where it is while numbers scroll past it: a third of a narrow page."""
+    cell = page.locator("#results tbody tr:not(:has(.group)) th").first
+    cell.evaluate("cell => { cell.textContent = 'a_long_name_of_a_strategy '.repeat(4) }")
+    width = cell.evaluate("cell => cell.getBoundingClientRect().width")
+    if page.viewport_size["width"] < 576:
+        assert width <= 9 * 16 + 16
+
+
 def test_tables_scroll_by_themselves_where_they_do_not_fit(page):
     """On a narrow page the main table is wider than its box; its last column can be reached."""
     box = page.locator("#results .wide")

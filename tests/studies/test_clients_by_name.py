@@ -10,7 +10,8 @@ from tests.cli import Command
 from tests.studies.pages import Page
 from understudy import Bernoulli, Gone, Study, plots, results, simulate, strategies
 from understudy.simulation import Federation
-from understudy.studies.report import client_table, report
+from understudy.studies.report import client_figures, client_table, report
+from understudy.studies.report.figure_data import FigureData
 from understudy.studies.report.figures import pictures
 from understudy.studies.statistics.frames import rows_of_clients
 from understudy.studies.store.client_names import client_names
@@ -88,6 +89,27 @@ def test_the_table_of_clients_is_what_was_measured(runs, clients):
         assert row["examples"] == str(own["n_examples"].iloc[0])
     words = " ".join(page.words.split())
     assert "Difference: stale, the method with the best mean over clients, minus dropout." in words
+
+
+def test_losses_of_clients_have_the_digits_to_tell_them_apart(runs, clients, monkeypatch):
+    monkeypatch.setattr(client_table, "METRICS", ("loss",))
+    rows = Page(report.render(runs, "hospitals")).rows("Clients")
+    means = clients.groupby(["name", "strategy"])["loss"].mean().unstack()
+    decimals = 3 if means.to_numpy().max() >= 1 else 4
+    for (_, name), row in rows.items():
+        assert row["stale: loss"] == f"{means.loc[name, 'stale']:.{decimals}f}"
+        assert len(row["difference"].partition(".")[2]) == decimals
+
+
+def test_clients_who_are_all_served_alike_need_no_picture(runs, clients, monkeypatch):
+    monkeypatch.setattr(FigureData, "clients_of", lambda *_: clients.assign(accuracy=1.0))
+    with Store.open(runs) as store:
+        data = FigureData(store, "hospitals", results(runs, study="hospitals"))
+        drawn = list(client_figures.client_accuracies(data))
+    assert drawn == []
+    assert data.told["Accuracy over clients"] == [
+        "Accuracy: 100 % for every client, so there is no picture."
+    ]
 
 
 @pytest.mark.parametrize(

@@ -172,6 +172,24 @@ def test_a_flat_picture_is_told_in_a_sentence(runs, page):
     assert page.count('<section id="stand-ins">') == 1
 
 
+def test_results_that_are_all_the_same_are_told_in_a_sentence(runs):
+    """Neither a row of marks at 100 %, nor differences of 0 on an axis of thousandths."""
+    frame = report.results(runs, study=NAME)
+    frame[["accuracy_tail", "accuracy_last", "accuracy_last10"]] = 1.0
+    with Store.open(runs) as store:
+        data = FigureData(store, NAME, frame)
+        drawn = [one.name for one in pictures_of(data)]
+    assert not [name for name in drawn if name.startswith(("differences", "levels", "at-the-end"))]
+    assert data.told["Differences"] == [
+        f"With every seed of alpha {alpha}, each strategy comes to the same as dropout, so there "
+        "is no picture."
+        for alpha in (0.2, 0.5)
+    ]
+    (sentence,) = data.told["Final results"]
+    assert sentence.startswith("Test accuracy, ")
+    assert sentence.endswith(": 100 % in every run, so there is no picture.")
+
+
 def test_a_section_without_pictures_keeps_its_table(runs):
     """Nobody stands in for anybody: the table says who was not represented."""
     alone = [cell for cell in cells(rounds=4, seeds=2) if cell.labels["strategy"] == "dropout"]

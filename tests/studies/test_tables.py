@@ -173,6 +173,13 @@ def test_latex_knows_the_signs_of_labels() -> None:
     ]
 
 
+def test_a_row_that_is_the_same_with_every_seed_has_no_interval_of_zeros() -> None:
+    values = [0.5, 0.6, 0.7, 0.6, 0.5]
+    found = comparison(metric="accuracy_last", full=[0.9] * 5, base=values, a=values)
+    table = table_of_comparison(found)
+    assert [row[4] for row in table.cells[:3]] == ["+32.00 ± 10.39", "–", "0"]
+
+
 def test_the_terminal() -> None:
     assert comparison().to_text() == TEXT
 

@@ -71,18 +71,23 @@ def text(label: object, longest: int = LONGEST_LABEL) -> str:
 
 
 def texts(labels: Sequence[object], longest: int = LONGEST_LABEL) -> list[str]:
-    """Labels as `text` gives them; where several are too long, what they share is cut."""
+    """Labels as `text` gives them; where several are too long, what they share is cut.
+
+    Different labels stay different wherever what tells them apart is short enough.
+    """
     whole = [_whole(label) for label in labels]
     long = [label for label in whole if len(label) > longest]
-    shared = _n_shared(long) if len(set(long)) > 1 else 0
     begin = longest // 4
-    shared -= 8  # some letters before the difference, to say what it is
-    if shared <= begin:
-        return [text(label, longest) for label in whole]
-    return [
-        text(f"{label[:begin]}…{label[shared:]}" if label in long else label, longest)
-        for label in whole
-    ]
+    shared = _n_shared(long) if len(set(long)) > 1 else 0
+
+    def cut(label: str, start: int) -> str:
+        if label not in long or start <= begin:
+            return text(label, longest)
+        return text(f"{label[:begin]}…{label[start:]}", longest)
+
+    # some letters before the difference, to say what it is, unless their room is needed
+    tries = [[cut(label, start) for label in whole] for start in (shared - 8, 0, shared)]
+    return next((short for short in tries if len(set(short)) == len(set(whole))), tries[0])
 
 
 def with_seeds(label: object, known: int, n_seeds: int) -> object:

@@ -185,9 +185,12 @@ def client_accuracies(data: FigureData) -> Iterator[Picture]:
         frame = data.clients_of(group)
         if "accuracy" not in frame or frame["accuracy"].isna().all():
             continue
+        section = "Accuracy over clients"
+        if data.is_flat(section, group, frame["accuracy"], "accuracy", "for every client"):
+            continue
         yield drawn(
             "client-accuracy",
-            "Accuracy over clients",
+            section,
             group,
             partial(plots.client_accuracy, frame, styles=data.styles),
             f"Density of the last model's accuracy for each client, {tested_on(frame)}; all "

@@ -13,7 +13,7 @@ from understudy.studies.report.figure_data import MOST_GROUPS, FigureData, title
 from understudy.studies.report.page_tables import Table
 from understudy.studies.statistics.frames import rows_of_clients
 from understudy.studies.statistics.groups import Group
-from understudy.studies.statistics.text_table import NOTHING, number
+from understudy.studies.statistics.text_table import NOTHING, decimals_for, number
 from understudy.studies.store.client_names import stored_names
 
 MOST_CLIENTS = 50  # rows of a group; of more, the ends are shown
@@ -80,8 +80,9 @@ def clients_table(data: FigureData) -> Table | None:
         unit = measure(str(metric)).unit_of_difference
         heads.append((f"difference, {unit}" if unit else "difference", True))
         columns.append("difference")
+    decimals = _decimals(shown, metric, methods)
     tables = tuple(
-        (_heading(group, baseline, shown), _words(group.rows, columns)) for group in shown
+        (_heading(group, baseline, shown), _words(group.rows, columns, decimals)) for group in shown
     )
     return Table("Clients", tuple(heads), tables, tuple(_notes(data, shown, metric, baseline)))
 
@@ -158,24 +159,35 @@ def _heading(group: _Clients, baseline: str | None, groups: Sequence[_Clients]) 
     return f"{group.heading}; difference: {group.best} − {baseline}"
 
 
-def _words(rows: pd.DataFrame, columns: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+def _decimals(groups: Sequence[_Clients], metric: str | None, methods: Sequence[str]) -> int | None:
+    """Of the numbers of methods: one in percent, else as many as the largest needs."""
+    if metric is None or measure(metric).decimals is not None:
+        return 1
+    tables = [group.rows[[f"method {method}" for method in methods]] for group in groups]
+    return decimals_for([float(value) for table in tables for value in table.to_numpy().flat])
+
+
+def _words(
+    rows: pd.DataFrame, columns: Sequence[str], decimals: int | None = 1
+) -> tuple[tuple[str, ...], ...]:
     kept, between = rows, len(rows) - MOST_CLIENTS
     if between > 0:
         half = MOST_CLIENTS // 2
         kept = pd.concat([rows[:half], rows[-half:]])
     words = [
-        (str(row["name"]), *(_word(row, name) for name in columns)) for _, row in kept.iterrows()
+        (str(row["name"]), *(_word(row, name, decimals) for name in columns))
+        for _, row in kept.iterrows()
     ]
     if between > 0:
         words.insert(half, (f"… {between} more", *("" for _ in columns)))
     return tuple(words)
 
 
-def _word(row: pd.Series, name: str) -> str:
+def _word(row: pd.Series, name: str, decimals: int | None) -> str:
     value = row.get(name)
     if value is None or pd.isna(value):
         return NOTHING
-    decimals = 0 if name in ("n_examples", "n_test", "attendance") else 1
+    decimals = 0 if name in ("n_examples", "n_test", "attendance") else decimals
     return number(float(value), decimals, signed=name == "difference")
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from understudy import plots
+from understudy.measures import evaluated_rounds
 from understudy.plots.measures import measure
 from understudy.studies.definition.cell import Label
 from understudy.studies.report.stand_ins import by_round
@@ -156,7 +157,14 @@ class FigureData:
         places = sorted({place for group in members for place in group.cells})
         return self.runs.iloc[places]
 
-    def is_flat(self, section: str, group: Group, values: pd.Series[Any], words: str) -> bool:
+    def is_flat(
+        self,
+        section: str,
+        group: Group,
+        values: pd.Series[Any],
+        words: str,
+        where: str = "in every round",
+    ) -> bool:
         """Whether a picture of these values shows one number only; a sentence then tells it.
 
         Parameters
@@ -169,17 +177,19 @@ class FigureData:
             All that the picture would show.
         words : str
             The measure: its words begin the sentence.
+        where : str
+            Where that number is met.
         """
         known = values.dropna()
         if known.nunique() != 1:
             return False
-        how = measure(words)
+        how = measure(words, evaluated_rounds(self.runs))
         shown = f"{known.iloc[0] * how.scale:g}{' %' * (how.unit == '%')}"
-        where = title_of(group)
+        title = title_of(group)
         self.tell(
             section,
-            f"{how.words[:1].upper()}{how.words[1:]}: {shown} in every round"
-            f"{' of ' + where if where else ''}, so there is no picture.",
+            f"{how.words[:1].upper()}{how.words[1:]}: {shown} {where}"
+            f"{' of ' + title if title else ''}, so there is no picture.",
         )
         return True
 

@@ -21,6 +21,7 @@ from understudy.studies.report.figure_data import (
     FigureData,
     Picture,
     drawn,
+    title_of,
     with_own_names,
 )
 from understudy.studies.report.round_figures import MOST_CURVES
@@ -92,9 +93,18 @@ def differences(data: FigureData) -> Iterator[Picture]:
         own = set(known.loc[known["strategy"] == baseline, "seed"])
         if not own & set(known.loc[known["strategy"] != baseline, "seed"]):
             continue
+        section = "Differences"
+        if known.groupby("seed")[metric].nunique().max() == 1:
+            title = title_of(group)
+            data.tell(
+                section,
+                f"With every seed{' of ' + title if title else ''}, each strategy comes to the "
+                f"same as {baseline}, so there is no picture.",
+            )
+            continue
         yield drawn(
             "differences",
-            "Differences",
+            section,
             group,
             partial(plots.differences, frame, baseline, metric, styles=data.styles),
             f"Each strategy minus {baseline} with the same seed. Grey dots: single seeds. "
@@ -112,6 +122,15 @@ def _not_all_reached(frame: pd.DataFrame, metric: str) -> bool:
     return measure(metric).is_price and bool(frame[metric].isna().any())
 
 
+def _is_flat(
+    data: FigureData, section: str, group: Group, frame: pd.DataFrame, metric: str
+) -> bool:
+    """Whether all of several runs came to the same number, which a sentence then tells."""
+    if len(frame) < 2 or measure(metric).is_price:
+        return False
+    return data.is_flat(section, group, frame[metric], metric, "in every run")
+
+
 def _with_interval(data: FigureData) -> str:
     return " with its 95 % interval." if data.most_seeds >= SEEDS_OF_INTERVAL else "."
 
@@ -126,6 +145,8 @@ def levels(data: FigureData) -> Iterator[Picture]:
     if not told:
         frame = data.runs_of(data.groups[:1])
         if _not_all_reached(frame, metric):
+            return
+        if _is_flat(data, section, data.groups[0], frame, metric):
             return
         figure = plots.intervals(frame, metric, styles=data.styles)
         caption = f"Grey dots: single seeds. Mark: their mean{_with_interval(data)}"
@@ -142,6 +163,8 @@ def levels(data: FigureData) -> Iterator[Picture]:
             if _not_all_reached(frame, metric):
                 continue
             one = Group(members[0].labels, tuple(others))
+            if _is_flat(data, section, one, frame, metric):
+                continue
             words = measure(metric, evaluated_rounds(frame)).words
             yield drawn(
                 f"levels-{axis}",

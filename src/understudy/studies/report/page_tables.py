@@ -18,7 +18,7 @@ from understudy.studies.statistics.comparison_table import (
     mean_head,
     table_of_comparison,
 )
-from understudy.studies.statistics.text_table import NOTHING, TextTable, label_word, number
+from understudy.studies.statistics.text_table import NOTHING, ZERO, TextTable, label_word, number
 from understudy.studies.store.store import StoredCell, StoredStudy
 
 MEASURES = {  # tables beside the main one, each with those of its measures that were taken
@@ -43,7 +43,6 @@ MEASURES = {  # tables beside the main one, each with those of its measures that
     ),
     "Substitution and similarity": ("oracle_error_relative", "evaluations_spared"),
 }
-ZERO = "0"
 OFTEN_ZERO = (  # without delays, without a sampler, without a race: nobody would miss them
     "clock_to_target",
     "count_variance",

@@ -21,6 +21,7 @@ from understudy.studies.statistics.paired_tests import (
 )
 from understudy.studies.statistics.text_table import (
     NOTHING,
+    ZERO,
     TextTable,
     decimals_for,
     label_word,
@@ -289,7 +290,11 @@ def _against_baseline(
     difference, scale = NOTHING, comparison.measure.scale
     if row["pairs"]:
         half = row["difference_half"]
-        difference = _plus_minus(row["difference"], half, scale, decimals, signed=True)
+        # the same with every seed: an interval of nothing would look like a measured one
+        same = row["difference"] == 0 and half == 0
+        difference = (
+            ZERO if same else _plus_minus(row["difference"], half, scale, decimals, signed=True)
+        )
     if row["strategy"] in comparison.references:
         return difference, NOTHING, NOTHING
     t_test = _p(row, "p_t_holm", SEEDS_OF_T, comparison)

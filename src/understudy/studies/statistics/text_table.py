@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from understudy.studies.definition.tune_table import Edges, Picks
 
 NOTHING = "–"
+ZERO = "0"  # in every run, and so without decimals
 
 
 @dataclass(frozen=True)
