@@ -9,6 +9,7 @@ from understudy import (
     Study,
     compare,
     fdms,
+    fdms_dropout,
     fedar,
     fedavg,
     plots,
@@ -19,10 +20,8 @@ from understudy import (
 # One local training and one weighting for all: the methods differ in nothing else.
 same = {"local": Local(lr=0.1, epochs=2, batch_size=8), "weighting": "examples"}
 absences = {  # both: 14 of 20 clients, drawn anew in every round
-    "anybody may be missing": FixedDropout(0.7, keep_one_per_group=False, first_round_full=False),
-    "one of each group comes": FixedDropout(  # and everybody in the first round
-        0.7, keep_one_per_group=True, first_round_full=True
-    ),
+    "anybody may be missing": FixedDropout(0.7),
+    "one of each group comes": fdms_dropout(0.7),  # and everybody in the first round
 }
 study = Study(
     name="compare",

@@ -43,7 +43,7 @@ methods = {
     "fdms": fdms(**same),
     "same labels": Strategy(compensator=SameLabels(), **same),
 }
-missing = FixedDropout(0.7, keep_one_per_group=False, first_round_full=False)
+missing = FixedDropout(0.7)
 runs = {name: [] for name in methods}
 for name, method in methods.items():
     for seed in range(5):

@@ -11,7 +11,7 @@ STEPS = (0.5, 1.0, 2.0, 4.0, 8.0)
 TUNING, FINAL = range(100, 103), range(5)  # other seeds, and other data, for the result
 same = {"local": Local(lr=0.1, epochs=2, batch_size=8), "weighting": "examples"}
 methods = {"fedavg": fedavg, "stale": stale, "fdms": fdms}
-missing = FixedDropout(0.7, keep_one_per_group=False, first_round_full=False)
+missing = FixedDropout(0.7)
 
 
 def accuracy(name, step, seed, part):

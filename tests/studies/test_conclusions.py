@@ -51,6 +51,16 @@ def test_the_best_what_holds_and_what_does_not():
     assert "Holm" in found.how
 
 
+def test_rows_that_are_the_same_are_said_to_be_so():
+    """With nobody absent most methods are one: no test that might have shown a difference."""
+    rows = {**FOUR, ("stale",): FOUR[("base",)], ("fdms",): FOUR[("base",)]}
+    words = only(conclusions(frame(rows), "accuracy_last10"))
+    assert words.endswith(
+        "No difference from base shown: noisy (+1.20 points). The same as base in every seed: "
+        "stale and fdms."
+    )
+
+
 def test_a_lead_over_all_others_is_said_to_hold():
     clear = {name: FOUR[name] for name in [("base",), ("good",), ("bad",)]}
     assert only(conclusions(frame(clear), "accuracy_last10")).startswith(

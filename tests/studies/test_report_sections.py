@@ -7,6 +7,7 @@ import pytest
 
 from tests.studies.pages import Page
 from tests.studies.small_study import ABOUT, NAME, RECIPE, cells, store_small_study
+from tests.studies.texts import study as small
 from understudy import FixedDropout, Local, fdms, fdms_dropout, fedavg
 from understudy._version import __version__
 from understudy.core.types import Outcome
@@ -65,9 +66,20 @@ def test_a_strategy_is_one_line_and_full_is_not_dropout(page):
     fedavg = "FedAvg: everyone is wanted, those who come are averaged by their examples."
     assert rows["full"] == [fedavg, "availability Always instead of FixedDropout"]
     assert rows["dropout"] == [fedavg, "the baseline"]
-    assert rows["uniform"] == [fedavg, "sampler Uniform(m=3); clients asked 3 of 6 instead of all"]
+    assert rows["uniform"] == [
+        f"{fedavg} Here: sampler Uniform.",  # else it would contradict what stands beside it
+        "sampler Uniform(m=3); clients asked 3 of 6 instead of all",
+    ]
     assert rows["fdms"][0].startswith("FL-FDMS: ")
     assert rows["fdms"][1] == "compensator FDMS(similarity=cosine)"
+
+
+def test_the_setting_tells_what_clients_weigh(page, tmp_path):
+    assert "<dt>Weighting</dt><dd>examples. The same for all strategies.</dd>" in page
+    small(overrides=["rounds=1", "weighting=paper"]).run(tmp_path, on="here", progress=False)
+    papers = report.render(tmp_path, "small")
+    assert "<dt>Weighting</dt><dd>examples (drop); clients (fdms)</dd>" in papers
+    assert "stand in for the absent. Here: weighting clients." in papers
 
 
 def test_settings_that_are_not_the_methods_own_are_named(tmp_path):

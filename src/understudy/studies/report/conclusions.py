@@ -19,6 +19,7 @@ from understudy.studies.statistics.paired_tests import SEEDS_OF_T, SIGNIFICANT
 from understudy.studies.statistics.text_table import decimals_for, label_word, number
 
 Row = Mapping[Any, Any]
+NONE_SHOWN, SAME = "No difference shown", "The same"  # verdicts; those of the same runs are no test
 
 
 @dataclass(frozen=True)
@@ -171,14 +172,17 @@ class _Writer:
         parts: dict[str, list[Row]] = {
             better: [],
             worse: [],
-            "No difference shown": [],
+            NONE_SHOWN: [],
+            SAME: [],
             "Not tested": [],
         }
         for row in others:
             up = row["better"] if self._directed else row["difference"] > 0
-            verdict = "Not tested" if not _is_tested(row) else "No difference shown"
+            verdict = "Not tested" if not _is_tested(row) else NONE_SHOWN
             if _holds(row):
                 verdict = better if up else worse
+            elif row["difference"] == row["difference_half"] == 0:
+                verdict = SAME
             parts[verdict].append(row)
             self.outcomes.setdefault(str(row["strategy"]), Counter())[verdict] += 1
         told = []
@@ -186,10 +190,13 @@ class _Writer:
             if not members:
                 continue
             first = f"{verdict} than {baseline}" if verdict in (better, worse) else verdict
-            if verdict == "No difference shown":
+            if verdict == NONE_SHOWN:
                 first = f"No difference from {baseline} shown"
-            words = f"{first}: {self._with_differences(members)}."
-            told.append(f"{first}: {_names(members)}." if verdict == "Not tested" else words)
+            elif verdict == SAME:
+                first = f"The same as {baseline} in every seed"
+            by_name = verdict in (SAME, "Not tested")
+            words = _names(members) if by_name else self._with_differences(members)
+            told.append(f"{first}: {words}.")
         return " ".join(told)
 
     def _references(self, against_best: Sequence[Row]) -> list[str]:
@@ -311,8 +318,4 @@ def _have(rows: Sequence[Row]) -> str:
 
 
 def _counted(found: Counter[str]) -> str:
-    names = {"No difference shown": "no difference shown in", "Not tested": "not tested in"}
-    return ", ".join(
-        f"{names.get(verdict, f'{verdict.lower()} in')} {count}"
-        for verdict, count in found.most_common()
-    )
+    return ", ".join(f"{verdict.lower()} in {count}" for verdict, count in found.most_common())

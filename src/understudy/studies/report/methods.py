@@ -15,6 +15,7 @@ from understudy.studies.store.store import StoredCell, StoredStudy
 
 NOT_BEGUN = "not begun"
 NO_DIFFERENCE = "–"
+SUMMARISED = ("sampler", "compensator", "weighting")  # what the summary of a method may speak of
 
 
 class Method(NamedTuple):
@@ -108,9 +109,26 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 def _what(strategy: Any, method: str | None) -> str:
     """What a method says of itself, or what its sampler and its compensator do."""
     if method is not None:
-        return _summary(registry.STRATEGIES[method])
+        made = registry.STRATEGIES[method]
+        return " ".join(filter(None, (_summary(made), _other_than(describe(made()), strategy))))
     parts = [_mapping(strategy).get(name) for name in ("sampler", "compensator")]
     return " ".join(_part_summary(part) for part in parts if part is not None)
+
+
+def _other_than(usual: Any, strategy: Any) -> str:
+    """Where the summary of a method is not true of a strategy: a part or a weighting is another."""
+
+    def told(description: Any, name: str) -> Any:
+        value = _mapping(description).get(name)
+        return _mapping(value).get("class") if isinstance(value, Mapping) else value
+
+    pairs = {name: (told(usual, name), told(strategy, name)) for name in SUMMARISED}
+    words = [
+        f"{name} {in_words(own)}"
+        for name, (theirs, own) in pairs.items()
+        if own is not None and own != theirs
+    ]
+    return f"Here: {', '.join(words)}." if words else ""
 
 
 def _closest(strategy: Any) -> str | None:

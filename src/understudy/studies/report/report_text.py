@@ -37,6 +37,7 @@ def settings_in_words(
         ("Data", _data(facts, resolved)),
         ("Model", _model(facts, resolved)),
         ("Local training", _local_training(study, cells, configured)),
+        ("Weighting", _weighting(cells, configured)),
         ("Availability", _availability(resolved)),
         ("Rounds", _rounds(resolved)),
         ("Seeds", _seeds(cells)),
@@ -189,6 +190,19 @@ def _local_training(
     ]
     rest = " ".join(one for one in told if one) or "The same for all strategies."
     return f"{words}. {rest}"
+
+
+def _weighting(cells: Sequence[StoredCell], configured: Mapping[str, Mapping[str, Any]]) -> str:
+    """What clients weigh, under which strategies: the objective."""
+    found: dict[str, dict[str, None]] = {}
+    for cell in cells:
+        strategy = configured.get(cell.key, {}).get("strategy")
+        told = strategy.get("weighting") if isinstance(strategy, Mapping) else None
+        if told is not None:
+            found.setdefault(str(told), {})[str(cell.labels["strategy"])] = None
+    if len(found) == 1:
+        return f"{next(iter(found))}. The same for all strategies."
+    return "; ".join(f"{word} ({', '.join(labels)})" for word, labels in found.items())
 
 
 def _availability(resolved: Sequence[Mapping[str, Any]]) -> str:
