@@ -30,12 +30,15 @@ NAN = float("nan")
 def comparison(
     seeds: int = 5, metric: str = "accuracy_last10", **changes: list[float]
 ) -> Comparison:
-    """`base` at 50 % and 60 % by mode; `a` above it by 1, 2, 3, … points; `full` always at 90 %."""
+    """`base` at 50 % and 60 % by mode; `a` above it by 1, 2, 3, … points; `full` at 90 %.
+
+    But for a millionth: differences that are all the same have no t-test.
+    """
     rows = []
     for strategy, modes in (("full", [None]), ("base", [0.3, 0.7]), ("a", [0.3, 0.7])):
         for mode in modes:
             for seed in range(seeds):
-                value = 0.9 if mode is None else 0.5 if mode == 0.3 else 0.6
+                value = 0.9 + 1e-6 * seed if mode is None else 0.5 if mode == 0.3 else 0.6
                 value += 0.01 * (seed + 1) if strategy == "a" else 0
                 value = changes[strategy][seed] if strategy in changes else value
                 came = 20.0 if mode is None else 6.25
