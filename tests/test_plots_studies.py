@@ -12,6 +12,7 @@ from PIL import Image
 
 from understudy import plots
 from understudy.plots.clients import density
+from understudy.plots.saving import DARK
 from understudy.plots.style import COLOURS, OPEN, REFERENCES, texts, wrapped
 
 
@@ -282,6 +283,18 @@ def test_levels_stand_in_order_with_intervals_and_references_across():
     assert axes.get_ylabel().replace("\n", " ").startswith("test accuracy, mean of the last 10")
 
 
+def test_an_axis_of_accuracies_ends_at_100_percent_whatever_the_intervals():
+    """Of three seeds at 10, 50 and 99 % the interval has 110.7 points on either side."""
+    frame = runs({"a": {1: [0.1, 0.5, 0.99], 2: [0.8, 0.8, 0.8]}})
+    assert plots.levels(frame, "alpha").axes[0].get_ylim() == (-1, 101)
+    one = frame[frame["alpha"] == 1].drop(columns="alpha")
+    assert plots.intervals(one).axes[0].get_xlim() == (-1, 101)
+    same = plots.intervals(one.assign(accuracy_last10=1.0)).axes[0]
+    assert same.get_xlim()[1] == 101
+    losses = one.rename(columns={"accuracy_last10": "loss_last"})
+    assert plots.intervals(losses).axes[0].get_xlim()[1] > 1.5
+
+
 def test_levels_that_are_names_keep_their_order_and_are_not_joined():
     frame = runs({"a": {"sln": [0.5], "idl": [0.6]}}, "availability")
     axes = plots.levels(frame, "availability").axes[0]
@@ -406,12 +419,16 @@ def test_strategies_look_the_same_in_all_pictures_and_unlike_each_other():
     assert colours == [COLOURS[2], COLOURS[0]]
 
 
-def test_colours_can_be_told_apart_by_colour_blind_people():
+@pytest.mark.parametrize("page", ["light", "dark"])
+def test_colours_can_be_told_apart_by_colour_blind_people(page):
     """As seen by protanopes and deuteranopes (Viénot et al. 1999), in linear RGB."""
     protanope = np.array([[0.11238, 0.88762, 0], [0.11238, 0.88762, 0], [0.00401, -0.00401, 1]])
     deuteranope = np.array([[0.29275, 0.70725, 0], [0.29275, 0.70725, 0], [-0.02234, 0.02234, 1]])
     references = [style.colour for style in REFERENCES.values()]
-    colours = np.array([to_rgb(colour) for colour in (*COLOURS, *references, "white")])
+    shown = [colour.lower() for colour in (*COLOURS, *references, "#ffffff")]
+    if page == "dark":
+        shown = [DARK.get(colour, colour) for colour in shown]
+    colours = np.array([to_rgb(colour) for colour in shown])
     for eye in (np.eye(3), protanope, deuteranope):
         seen = np.clip((colours**2.2) @ eye.T, 0, 1) ** (1 / 2.2)
         distance = np.linalg.norm(seen[:, None] - seen[None], axis=2)

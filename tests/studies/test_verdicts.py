@@ -1,6 +1,8 @@
 """The rule of the verdicts, by hand; the papers' claims; the page that is made of both."""
 
 import math
+import re
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from tools.claims.paper_claims import (
 )
 from tools.claims.paper_numbers import PaperNumbers
 from tools.claims.results_book import Book, Sizes, matches
+from tools.claims.results_pictures import COLOURS, overview
 from tools.claims.verdicts import (
     CONTRADICTED,
     HOLDS,
@@ -26,6 +29,7 @@ from tools.claims.verdicts import (
     NOT_RUN,
     OPEN,
     REPRODUCED,
+    VERDICTS,
     WITHDRAWN,
     interval,
     judge,
@@ -39,6 +43,7 @@ from tools.claims.verdicts import (
     value,
     verdict_of,
 )
+from understudy.plots.saving import DARK
 from understudy.studies.definition.builtins import built_in
 from understudy.studies.statistics.export import label_text
 
@@ -767,3 +772,19 @@ def test_two_cells_of_one_seed_are_not_mixed(docs):
         results_page.text(read_claims(docs / "claims.toml"), book)
     with pytest.raises(ValueError, match=r"one cell for strategy 'fdms' at \(missing, 0.5"):
         results_page.write_page(docs)  # its pictures come first
+
+
+def test_the_numbers_on_the_bars_of_verdicts_are_read_on_dark_pages_too():
+    """Black and white change places there; the bars' own colours stay, but for the white one."""
+    counts = {"a paper": [101 + place for place in range(len(VERDICTS))]}
+    drawn = ET.fromstring(overview(counts, VERDICTS))
+    inks = {
+        text.text: re.search(r"fill: (#\w+)", text.get("style"))
+        for text in drawn.iter("{http://www.w3.org/2000/svg}text")
+    }
+    for place, kind in enumerate(VERDICTS):
+        ink = inks[str(101 + place)]
+        if COLOURS[kind] in DARK:
+            assert ink is None  # black: changes with the page, as its bar does
+        else:
+            assert ink[1] not in DARK

@@ -35,6 +35,8 @@ COLOURS = {
     WITHDRAWN: "#ffffff",
 }
 DARK = (REPRODUCED, NOT_REPRODUCED)  # colours on which black cannot be read
+# On a dark page white and black change places (plots.saving.DARK), bars of other colours do not:
+# neither may the ink on them.
 Key = tuple[str, str]  # study, file name
 
 
@@ -90,7 +92,7 @@ def overview(counts: Mapping[str, Sequence[int]], kinds: Sequence[str]) -> bytes
             papers, column, left=left, color=COLOURS[kind], edgecolor="#b0b0b0", linewidth=0.5
         )
         handles.append(bars[0])
-        ink = "white" if kind in DARK else "black"
+        ink = "#fefefe" if kind in DARK else "black" if kind == WITHDRAWN else "#111111"
         axes.bar_label(bars, [str(n) if n else "" for n in column], label_type="center", color=ink)
         left += column
     axes.invert_yaxis()

@@ -25,6 +25,7 @@ from understudy.plots.style import (
     texts,
     tick_rounds,
     titled,
+    within_percents,
 )
 
 FEW_POINTS = 12  # so few that each gets a marker
@@ -92,9 +93,8 @@ def convergence(
         level = level[0], level[1] * shown.scale
     figure, axes = _lines(lines, metric, styles, log=log, level=level)
     name_height(axes, shown.head)
-    if shown.unit == "%" and not log:  # intervals may go beyond, accuracies do not
-        low, high = axes.get_ylim()
-        axes.set_ylim(max(low, -1.0), min(high, 101.0))
+    if not log:
+        within_percents(axes, shown)
     titled(axes, title)
     return figure
 

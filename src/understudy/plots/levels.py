@@ -30,6 +30,7 @@ from understudy.plots.style import (
     titled,
     with_seeds,
     with_words,
+    within_percents,
     wrapped,
 )
 
@@ -127,6 +128,7 @@ def levels(
     axes.grid(visible=False, axis="x")
     axes.set_xlabel(text(axis).replace("_", " "))
     name_height(axes, shown.head)
+    within_percents(axes, shown)
     legend_below(figure, handles, names)
     titled(axes, title)
     return figure
@@ -206,6 +208,7 @@ def intervals(
     }
     figure, axes = seed_rows(values, style_of(styles, labels), frame["seed"].nunique())
     axes.set_xlabel(text(shown.head))
+    within_percents(axes, shown, "x")
     titled(axes, title)
     return figure
 

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from textwrap import wrap
-from typing import Any
+from typing import Any, Literal
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from understudy.core.printable import printable
+from understudy.measures import Measure
 from understudy.plots.notebook_figure import NotebookFigure
 
 # Okabe and Ito's colours, which colour-blind people can tell apart (without yellow, which is lost
@@ -190,6 +191,13 @@ def name_height(axes: Axes, words: str) -> None:
     axes.set_ylabel("\n".join(wrap(text(words, 80), 32)))
     if axes.get_yscale() == "linear":
         axes.ticklabel_format(axis="y", useOffset=False)  # 2.3041, not 4.1e-3 + 2.3
+
+
+def within_percents(axes: Axes, shown: Measure, axis: Literal["x", "y"] = "y") -> None:
+    """Let an axis of percents end at 0 and 100: intervals may go beyond, accuracies do not."""
+    if shown.unit == "%":
+        low, high = axes.get_xlim() if axis == "x" else axes.get_ylim()
+        (axes.set_xlim if axis == "x" else axes.set_ylim)(max(low, -1.0), min(high, 101.0))
 
 
 def style_of(chosen: Mapping[Any, Style] | None, labels: Sequence[Hashable]) -> dict[Any, Style]:
