@@ -14,7 +14,12 @@ from understudy import Adam, Local, Proximal, Strategy, Study, compare, fdms, fe
 from understudy.commands.run_plan import plan
 from understudy.studies import StudyError
 from understudy.studies.definition.builtins import built_in
-from understudy.studies.definition.differences import differences, first_of, in_a_sentence
+from understudy.studies.definition.differences import (
+    differences,
+    first_of,
+    in_a_sentence,
+    in_words,
+)
 from understudy.studies.report.report import write_report
 from understudy.studies.store.store import Store
 
@@ -77,6 +82,27 @@ def test_every_part_is_compared_with_the_baseline():
         ("slow", "compensator", "FDMS"),
         ("late", "compensator", "FDMS"),
     }
+
+
+def test_a_sampler_that_draws_by_examples_has_the_objective_of_weights_by_examples():
+    """A plain mean of clients that are drawn by their examples: no other objective."""
+    plain = """\
+[strategies]
+base = {method = "fedavg", sampler = {name = "uniform", m = 6}}
+drawn = {method = "fedavg", sampler = {name = "by_data", m = 6}}
+blind = {method = "fedavg", sampler = {name = "blind", inner = {name = "by_data", m = 6}}}
+"""
+    assert told(study(strategies=plain), "base") is None
+    alike = plain.replace("by_data", "uniform").replace(
+        "base = {", 'base = {weighting = "clients", '
+    )
+    assert "weighting = examples (drawn, blind), not clients" in str(
+        told(study(strategies=alike), "base")
+    )
+
+
+def test_a_name_with_a_comma_is_one_item_of_a_list():
+    assert in_words(["Zürich, University", "north", 3]) == '["Zürich, University", north, 3]'
 
 
 def test_the_dropout_row_of_a_papers_figure_has_another_first_round():

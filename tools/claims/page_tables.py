@@ -12,6 +12,7 @@ from tools.claims.results_book import RowGroup, row_groups
 from understudy.core.intervals import half_width
 from understudy.measures import Measure, measure
 from understudy.studies.statistics.export import Row
+from understudy.studies.statistics.text_table import ZERO
 
 OF_ALL = ("accuracy_best", "accuracy_last", "accuracy_last10", "loss_best", "loss_last")
 
@@ -61,7 +62,9 @@ def _mean(rows: Sequence[Row], metric: str, shown: Measure) -> str:
         return "diverged"
     words = number_words(float(known.mean()), shown)
     if len(known) >= verdicts.FEWEST_SEEDS:
-        words += f" ± {number_words(float(half_width(known)), shown)}"
+        half = number_words(float(half_width(known)), shown)
+        # zero but for rounding: "± 0.00" would look like a measured interval
+        words = f"{words} ± {half}" if set(words + half) - set("−0.") else ZERO
     return f"{words} ({diverged} diverged)" if diverged else words
 
 

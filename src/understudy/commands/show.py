@@ -249,7 +249,7 @@ def _representation(
 def _source(pair: StoodIn, names: Sequence[str]) -> str:
     if pair.source == pair.absent:
         return "its own last update"
-    return "a mixture or a model" if pair.source < 0 else f"client {one_line(names[pair.source])}"
+    return "a mean, or a model" if pair.source < 0 else f"client {one_line(names[pair.source])}"
 
 
 def _configuration(resolved: Mapping[str, Any], depth: int = 1) -> Iterator[str]:

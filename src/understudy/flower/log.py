@@ -128,7 +128,7 @@ def stand_ins(applied: Applied, clients: Sequence[Client]) -> str:
 def _whose(absent: int, source: int, clients: Sequence[Client]) -> str:
     if source == absent:
         return "its own last update"
-    return "a mixture or a model" if source < 0 else clients[source].id
+    return "a mean, or a model" if source < 0 else clients[source].id
 
 
 def _short(part: object) -> str:

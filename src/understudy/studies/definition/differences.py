@@ -14,6 +14,7 @@ from understudy.core.describe import describe
 from understudy.parts.local import Local
 from understudy.parts.samplers.uniform import DEFAULT_SHARE, count_of
 from understudy.server.strategy import Strategy
+from understudy.server.weights import EXAMPLES
 from understudy.simulation.settings import Simulation
 from understudy.studies.definition.cell import Label
 
@@ -155,7 +156,19 @@ def settings_of(resolved: Mapping[str, Any]) -> Settings:
     asked = _asked(sampler, n_clients if isinstance(n_clients, int) else None)
     if asked is not None:
         found.values[ASKED] = asked
+    if _draws_by_examples(sampler):  # a plain mean of them has the same objective
+        found.values["weighting"] = EXAMPLES
     return found
+
+
+def _draws_by_examples(sampler: Any) -> bool:
+    """Whether a described sampler picks clients in proportion to their examples."""
+    if not isinstance(sampler, Mapping):
+        return False
+    by_name = sampler.get("class") == "ByData"
+    if sampler.get("class") == "PowerOfChoice":
+        by_name = sampler.get("candidates") is not None
+    return by_name or _draws_by_examples(sampler.get("inner"))
 
 
 def _put(found: Settings, key: str, value: Any) -> None:
@@ -184,6 +197,11 @@ def _asked(sampler: Any, n_clients: int | None) -> str | None:
     return str(m) if isinstance(m, int) else f"{100 * (m or DEFAULT_SHARE):g} %"
 
 
+def quoted(item: Any) -> Any:
+    """An item of a list; a text with a comma, such as a client's name, would look like two."""
+    return f'"{item}"' if isinstance(item, str) and "," in item else item
+
+
 def in_words(value: Any) -> str:
     """A described value, short."""
     if isinstance(value, Mapping):
@@ -196,7 +214,7 @@ def in_words(value: Any) -> str:
     elif isinstance(value, bool) or value is None:
         text = {True: "on", False: "off", None: "none"}[value]
     elif isinstance(value, list):
-        text = f"[{', '.join(in_words(item) for item in value)}]"
+        text = f"[{', '.join(in_words(quoted(item)) for item in value)}]"
     else:
         text = f"{value:g}" if isinstance(value, float) else str(value)
     text = _HASH.sub(r"\1…", " ".join(text.split()))

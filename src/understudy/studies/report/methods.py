@@ -64,7 +64,8 @@ def methods(
         own.sort(key=lambda one: not one.is_the_method)
         differs = "; ".join(map(_in_words, own)) or NO_DIFFERENCE
         if label == first:
-            differs = "the baseline" if label == baseline else "the first, compared with the others"
+            alone = "the first, compared with the others" if len(found) > 1 else NO_DIFFERENCE
+            differs = "the baseline" if label == baseline else alone
         what = made.get(label)
         what = f"{what[:1].upper()}{what[1:]}." if what else _what(strategy, method)
         told.append(Method(label, what, differs))

@@ -6,7 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from understudy.studies.definition.differences import RULE, differences, first_of, in_a_sentence
+from understudy.studies.definition.differences import (
+    RULE,
+    differences,
+    first_of,
+    in_a_sentence,
+    quoted,
+)
 from understudy.studies.definition.training import kept_in_words
 from understudy.studies.statistics.text_table import edges_in_words, label_word, picks_in_words
 from understudy.studies.store.store import StoredCell, StoredStudy
@@ -112,7 +118,7 @@ def in_words(description: Any) -> str:
     if isinstance(description, _Several):
         return " | ".join(description)
     if isinstance(description, list):
-        return f"[{', '.join(in_words(item) for item in description)}]"
+        return f"[{', '.join(in_words(quoted(item)) for item in description)}]"
     return label_word(description)
 
 

@@ -290,11 +290,7 @@ def _against_baseline(
     difference, scale = NOTHING, comparison.measure.scale
     if row["pairs"]:
         half = row["difference_half"]
-        # the same with every seed: an interval of nothing would look like a measured one
-        same = row["difference"] == 0 and half == 0
-        difference = (
-            ZERO if same else _plus_minus(row["difference"], half, scale, decimals, signed=True)
-        )
+        difference = _plus_minus(row["difference"], half, scale, decimals, signed=True)
     if row["strategy"] in comparison.references:
         return difference, NOTHING, NOTHING
     t_test = _p(row, "p_t_holm", SEEDS_OF_T, comparison)
@@ -318,6 +314,8 @@ def _seeds(row: dict[Any, Any], comparison: Comparison) -> str:
 def _plus_minus(
     value: float, half: float, scale: float, decimals: int | None, *, signed: bool = False
 ) -> str:
+    if value == 0 and half == 0:  # in every run: "± 0.00" would look like a measured interval
+        return ZERO
     text = number(value * scale, decimals, signed=signed)
     return text if math.isnan(half) else f"{text} ± {number(half * scale, decimals)}"
 
