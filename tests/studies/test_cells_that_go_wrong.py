@@ -62,7 +62,7 @@ class Reporter:
     def commit(self, logs):
         self.logs += logs
 
-    def progress(self, t, accuracy):
+    def progress(self, t, measured):
         pass
 
 

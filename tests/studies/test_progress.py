@@ -7,13 +7,16 @@ from io import StringIO
 from pathlib import Path
 
 import nbformat
+import numpy as np
 import pytest
 from nbclient import NotebookClient
 from rich.console import Console
 
 from understudy import FixedDropout, Study, fedavg
+from understudy.core.types import RoundLog
 from understudy.studies.definition.cell import Cell
 from understudy.studies.execution import notebook_progress, progress
+from understudy.studies.execution.run_cell import measured_in
 
 
 def cells_of(seeds: int) -> list[Cell]:
@@ -35,7 +38,7 @@ def test_bars_show_cells_rounds_and_accuracy() -> None:
     cells = cells_of(2)
     bars.start("friends", cells, 3, "2 cells at once")
     bars.begun(cells[0], 0)
-    bars.progress(cells[0].key, 1, 0.4567)
+    bars.progress(cells[0].key, 1, "accuracy 45.7%")
     bars._progress.refresh()  # by itself ten times a second
     bars.ended(cells[0].key, well=True)
     bars.begun(cells[1], 0)
@@ -47,6 +50,16 @@ def test_bars_show_cells_rounds_and_accuracy() -> None:
     assert "4/5 cells, 1 failed" in shown
 
 
+def test_what_is_shown_of_a_round_is_an_accuracy_or_else_a_loss() -> None:
+    def log(**metrics: float) -> RoundLog:
+        none = np.zeros(0, dtype=np.int64)
+        return RoundLog(0, np.zeros(1, dtype=np.int8), (), none, none, np.zeros(0), {}, metrics)
+
+    assert measured_in(log(test_loss=0.53, test_accuracy=0.4567)) == "accuracy 45.7%"
+    assert measured_in(log(test_loss=0.53, test_r2=0.9)) == "loss 0.5300"
+    assert measured_in(log()) == ""
+
+
 def test_a_line_for_each_cell_where_nothing_can_be_drawn_anew(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -54,10 +67,10 @@ def test_a_line_for_each_cell_where_nothing_can_be_drawn_anew(
     lines.start("friends", cells, 2, "2 cells at once")
     for cell in cells:
         lines.begun(cell, 0)
-    lines.progress(cells[1].key, 9, 0.4)
-    lines.progress(cells[2].key, 3, 0.4)
-    lines.progress(cells[1].key, 10, 0.4567)
-    lines.progress(cells[0].key, 10, None)  # never evaluated
+    lines.progress(cells[1].key, 9, "accuracy 40.0%")
+    lines.progress(cells[2].key, 3, "accuracy 40.0%")
+    lines.progress(cells[1].key, 10, "accuracy 45.7%")
+    lines.progress(cells[0].key, 10, "")  # never evaluated
     lines.ended(cells[1].key, well=True)
     lines.ended(cells[0].key, well=True)
     lines.ended(cells[2].key, well=False)
@@ -100,7 +113,7 @@ def test_a_notebook_bar_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     bar.begun(cells[0], 4)  # goes on where it stopped; drawn a moment ago
     assert drawn == []
     now += 60.0
-    bar.progress(cells[0].key, 5, 0.3)
+    bar.progress(cells[0].key, 5, "accuracy 30.0%")
     now += 60.0
     bar.ended(cells[0].key, well=True)
     now += 3600.0

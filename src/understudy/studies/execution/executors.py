@@ -40,7 +40,7 @@ class Executor(Protocol):
     """Runs cells; what happens to them comes out of `events`.
 
     The events of a cell: ``begun(facts)``, ``rounds(logs)``, which is to be answered by `committed`
-    or `refused`, ``progress(t, accuracy)``; at the end ``finished(findings, files)``,
+    or `refused`, ``progress(t, measured)``; at the end ``finished(findings, files)``,
     ``stopped(t)``, ``failed(text, kind)``, or ``died(text)``.
     """
 
@@ -287,5 +287,5 @@ class InProcessExecutor:
         if self._refused:
             raise NotStored
 
-    def progress(self, t: int, accuracy: float | None) -> None:
-        self._emit("progress", t, accuracy)
+    def progress(self, t: int, measured: str) -> None:
+        self._emit("progress", t, measured)

@@ -40,7 +40,7 @@ class NotebookProgress:
     def begun(self, cell: Cell, t: int) -> None:
         self._count(cell.key, t)
 
-    def progress(self, key: str, t: int, accuracy: float | None) -> None:
+    def progress(self, key: str, t: int, measured: str) -> None:
         self._count(key, t)
 
     def ended(self, key: str, well: bool) -> None:

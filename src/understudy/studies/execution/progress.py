@@ -24,7 +24,7 @@ class Display(Protocol):
 
     def begun(self, cell: Cell, t: int) -> None: ...
 
-    def progress(self, key: str, t: int, accuracy: float | None) -> None: ...
+    def progress(self, key: str, t: int, measured: str) -> None: ...
 
     def ended(self, key: str, well: bool) -> None: ...
 
@@ -55,7 +55,7 @@ class Quiet:
 
     def begun(self, cell: Cell, t: int) -> None: ...
 
-    def progress(self, key: str, t: int, accuracy: float | None) -> None: ...
+    def progress(self, key: str, t: int, measured: str) -> None: ...
 
     def ended(self, key: str, well: bool) -> None: ...
 
@@ -70,11 +70,11 @@ class Lines:
 
     def __init__(self) -> None:
         self._cells: dict[str, Cell] = {}
-        self._accuracy: dict[str, float] = {}
+        self._measured: dict[str, str] = {}  # after the last round
         self._n_ended = self._n_cells = 0
 
     def start(self, title: str, cells: Sequence[Cell], done: int, words: str) -> None:
-        self._cells, self._accuracy = {cell.key: cell for cell in cells}, {}
+        self._cells, self._measured = {cell.key: cell for cell in cells}, {}
         self._n_ended, self._n_cells = done, done + len(cells)
         there = f", {done} of them done already" if done else ""
         noun = "cell" if self._n_cells == 1 else "cells"
@@ -82,10 +82,10 @@ class Lines:
 
     def begun(self, cell: Cell, t: int) -> None: ...
 
-    def progress(self, key: str, t: int, accuracy: float | None) -> None:
+    def progress(self, key: str, t: int, measured: str) -> None:
         last = key in self._cells and t == self._cells[key].task.rounds
-        if last and accuracy is not None:
-            self._accuracy[key] = accuracy
+        if last and measured:
+            self._measured[key] = measured
 
     def ended(self, key: str, well: bool) -> None:
         if key not in self._cells:
@@ -93,8 +93,8 @@ class Lines:
         cell = self._cells[key]
         self._n_ended += 1
         words = f"{cell.task.rounds} rounds" if well else "failed"
-        if well and key in self._accuracy:
-            words += f", accuracy {self._accuracy[key]:.1%}"
+        if well and key in self._measured:
+            words += f", {self._measured[key]}"
         self.say(f"[{self._n_ended}/{self._n_cells}] {label(cell.labels, cell.seed)}: {words}")
 
     def say(self, text: str) -> None:
@@ -144,13 +144,13 @@ class Bars:
         )
         self._count(cell.key, t)
 
-    def progress(self, key: str, t: int, accuracy: float | None) -> None:
+    def progress(self, key: str, t: int, measured: str) -> None:
         if key not in self._cells:
             return
         task = self._cells[key]
         words = f"{t}/{self._progress.tasks[self._progress.task_ids.index(task)].total:.0f}"
-        if accuracy is not None:
-            words += f" {accuracy:6.1%}"
+        if measured:
+            words += f" {measured.removeprefix('accuracy '):>6}"
         self._progress.update(task, completed=t, words=words)
         self._count(key, t)
 

@@ -218,10 +218,10 @@ class RayLink:
         if not stored:
             raise NotStored
 
-    def progress(self, t: int, accuracy: float | None) -> None:
+    def progress(self, t: int, measured: str) -> None:
         if time.monotonic() - self._last_progress >= PROGRESS_EVERY:
             self._last_progress = time.monotonic()
-            self.stopping = ray.get(self._mailbox.put.remote(self._key, "progress", t, accuracy))
+            self.stopping = ray.get(self._mailbox.put.remote(self._key, "progress", t, measured))
 
 
 _data_cache = DataCache()  # a Ray worker runs one task after another

@@ -110,7 +110,7 @@ class Reporter(Protocol):
     def commit(self, logs: list[RoundLog]) -> None:
         """Return when the logs are stored; `NotStored` where they cannot be."""
 
-    def progress(self, t: int, accuracy: float | None) -> None: ...
+    def progress(self, t: int, measured: str) -> None: ...
 
 
 class SentLogs:
@@ -246,7 +246,7 @@ def _run_rounds(run: Run, task: Task, reporter: Reporter) -> Findings | None:
 
     findings = None
     for log in run:
-        reporter.progress(log.t + 1, accuracy_of(log))
+        reporter.progress(log.t + 1, measured_in(log))
         if log.t + 1 == task.rounds and task.analysis:
             findings = analyse(run, task)  # now: memories and trainer are still there
         elif reporter.stopping and run.state.t < task.rounds:
@@ -313,11 +313,13 @@ def error_report(error: BaseException) -> tuple[str, str]:
     return f"{line}\n\n{trace}", kind
 
 
-def accuracy_of(log: RoundLog) -> float | None:
+def measured_in(log: RoundLog) -> str:
+    """What is shown of a round while a study runs: an accuracy, else a loss; empty without both."""
     for name, value in log.metrics.items():
         if name.endswith("accuracy"):
-            return value
-    return None
+            return f"accuracy {value:.1%}"
+    losses = [value for name, value in log.metrics.items() if name.endswith("loss")]
+    return f"loss {losses[0]:#.4g}" if losses else ""
 
 
 @contextmanager

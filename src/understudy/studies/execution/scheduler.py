@@ -17,7 +17,7 @@ from understudy.server.checkpoint import round_of
 from understudy.studies.execution.budget import Budget
 from understudy.studies.execution.locks import CellLocks
 from understudy.studies.execution.progress import label
-from understudy.studies.execution.run_cell import BEGINS_ANEW, NO_ROOM, accuracy_of
+from understudy.studies.execution.run_cell import BEGINS_ANEW, NO_ROOM, measured_in
 from understudy.studies.store.connection import StoreBusy, StoreFull, StoreMoved
 from understudy.studies.store.model_files import cells_folder, write_files
 from understudy.studies.store.store import Store
@@ -251,7 +251,7 @@ class Scheduler:
 
     def _keep(self, key: str, logs: list[RoundLog]) -> None:
         # workers tell of a round now and then only: the last one is known from here
-        self._display.progress(key, logs[-1].t + 1, accuracy_of(logs[-1]))
+        self._display.progress(key, logs[-1].t + 1, measured_in(logs[-1]))
         if self._lost is None:
             try:
                 self._store_rounds(key, logs)

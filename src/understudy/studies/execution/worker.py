@@ -93,10 +93,10 @@ class WorkerLink:
             if self._refused:
                 raise NotStored
 
-    def progress(self, t: int, accuracy: float | None) -> None:
+    def progress(self, t: int, measured: str) -> None:
         if time.monotonic() - self._last_progress >= PROGRESS_EVERY:
             self._last_progress = time.monotonic()
-            self.send("progress", t, accuracy)
+            self.send("progress", t, measured)
 
 
 def main(line: Connection, output: int) -> None:
