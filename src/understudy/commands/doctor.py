@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import shutil
@@ -101,9 +100,11 @@ def _machine(folder: Path) -> Iterator[Finding]:
     import psutil
     import torch
 
+    from understudy.core.threads import usable_cores
+
     memory = psutil.virtual_memory()
     free, total = memory.available / GIGABYTE, memory.total / GIGABYTE
-    yield Finding("machine", "cores", True, str(_n_cores()))
+    yield Finding("machine", "cores", True, str(usable_cores()))
     yield Finding("machine", "memory", True, f"{free:.1f} GB free of {total:.1f} GB")
     devices = ["cpu"]
     devices += [f"cuda:{i}" for i in range(torch.cuda.device_count())]
@@ -128,13 +129,6 @@ def _engine() -> Finding:
     except Unavailable as reason:
         return Finding("machine", "engine", False, f"the loop for all models: {reason}")
     return Finding("machine", "engine", True, f"compiled kernels {VERSION} ({isa}) for small nets")
-
-
-def _n_cores() -> int:
-    """Cores that this process may use, which may be fewer than there are."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _data_sets() -> Iterator[Finding]:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 def plan(study: Study, folder: Path, skip: frozenset[str] = frozenset()) -> Iterator[str]:
     """Lines: what the cells differ in, how many are done, hours and disk of the others."""
+    from understudy.core.threads import usable_cores
     from understudy.server.footprint import readable as readable_bytes
-    from understudy.simulation.training.trainer import usable_cores
     from understudy.studies.definition.build.divisions import check_divisions
     from understudy.studies.definition.differences import differences, first_of, in_a_sentence
     from understudy.studies.definition.estimates import estimate, readable

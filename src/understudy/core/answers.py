@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from understudy.core.brief import shown
 from understudy.core.types import Contributions
 
 
@@ -59,8 +60,7 @@ def _name(part: object) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value in a message: arrays by their shape, others not longer than a line."""
+    """A value in a message: tensors by their shape."""
     if isinstance(value, torch.Tensor):
         return f"a tensor of shape {tuple(value.shape)}"
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else f"{text[:59]}…"
+    return shown(value)

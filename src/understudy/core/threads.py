@@ -16,6 +16,13 @@ import torch
 from threadpoolctl import ThreadpoolController
 
 
+def usable_cores() -> int:
+    """Cores that this process may use, which may be fewer than there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Limit torch and every BLAS of this process to one thread meanwhile.

@@ -12,6 +12,7 @@ import torch
 from flwr.app import ArrayRecord, RecordDict
 
 from understudy.core import checks
+from understudy.core.brief import shown
 from understudy.core.types import Reason
 from understudy.flower import names
 from understudy.flower.model_arrays import ModelArrays, Unreadable
@@ -219,4 +220,4 @@ def _number(value: Any) -> float | None:
 
 
 def _shown(value: Any) -> str:
-    return "none" if value is None else repr(value)[:60]
+    return "none" if value is None else shown(value)

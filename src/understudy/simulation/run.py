@@ -36,7 +36,7 @@ from understudy.parts.delay import round_seconds, tell_of_cohort
 from understudy.server import checkpoint
 from understudy.server.state import ServerState
 from understudy.server.strategy import Filled, Strategy
-from understudy.simulation import oracle as true_round
+from understudy.simulation import oracle
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.models import Model
 from understudy.simulation.data.shared_memory import IN_MEMORY
@@ -297,7 +297,7 @@ class Run:
             self.state.params, replace(cohort, asked=others), cohort.t, into="oracle"
         )
         true = dict(trained) | dict(rest)
-        return true_round.compare(filled, ids, [true[int(i)] for i in ids], self.federation.groups)
+        return oracle.compare(filled, ids, [true[int(i)] for i in ids], self.federation.groups)
 
     def _noted(self, log: RoundLog) -> RoundLog:
         self._rows.append(row_of(log))

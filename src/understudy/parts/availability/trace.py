@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from understudy.core import checks
+from understudy.core.brief import shown
 from understudy.core.csv_files import csv_rows
 from understudy.core.rng import generator
 from understudy.core.types import Bools, Floats, Ints, Population
@@ -88,9 +89,7 @@ def _rows(rows: Rows, path: Path) -> list[tuple[int, str, float, bool]]:
 
 
 def _shown(fields: list[str]) -> str:
-    """Fields in a message: not longer than a line."""
-    text = repr(",".join(fields))
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return shown(",".join(fields), LONGEST)
 
 
 def _checked(row: list[str], where: str) -> tuple[str, float, bool]:

@@ -14,7 +14,7 @@ from understudy.core.brief import brief
 from understudy.core.rng import generator
 from understudy.core.types import Ints
 from understudy.registry import UnknownName, imported
-from understudy.simulation.data import user_data as own_data
+from understudy.simulation.data import user_data
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.partition_check import checked_partition
 from understudy.simulation.data.partitions import PARTITIONS, Partition, hold_out
@@ -115,7 +115,7 @@ def divide(
     labels = data.y.numpy()
     returned = partition(labels[train], rng=generator(seed, "partition"), **settings)
     clients, groups = checked_partition(name, returned, len(train))
-    clients, kept, _ = own_data.split([train[mine] for mine in clients], 0.0, validation, seed)
+    clients, kept, _ = user_data.split([train[mine] for mine in clients], 0.0, validation, seed)
     used = np.unique(np.concatenate([*clients, *kept, tested]))
     return Federation(
         x=data.take(used),

@@ -242,9 +242,9 @@ class Federation:
         >>> federation.names, federation.sizes.tolist(), len(federation.test)
         (('north', 'south'), [35, 35], 20)
         """
-        from understudy.simulation.data import user_data as own_data
+        from understudy.simulation.data import user_data
 
-        return cls(**own_data.from_arrays(x, y, clients, test, validation, seed, dtype), name=name)
+        return cls(**user_data.from_arrays(x, y, clients, test, validation, seed, dtype), name=name)
 
     @classmethod
     def from_datasets(
@@ -277,9 +277,9 @@ class Federation:
             Keys of input and label where items are dictionaries; by default the usual names, such
             as ``"image"`` and ``"label"``, are looked for.
         """
-        from understudy.simulation.data import user_data as own_data
+        from understudy.simulation.data import user_data
 
-        arrays = own_data.from_datasets(
+        arrays = user_data.from_datasets(
             datasets, test, validation, seed, dtype, x_key=x_key, y_key=y_key
         )
         return cls(**arrays, name=name)

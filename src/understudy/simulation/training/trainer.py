@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from understudy.core import checks
 from understudy.core.flat import Layout
-from understudy.core.threads import one_thread
+from understudy.core.threads import one_thread, usable_cores
 from understudy.core.types import Arrivals, Cohort, Floats, Ints
 from understudy.parts.local import Local
 from understudy.simulation.data import shared_memory as shared
@@ -315,13 +314,6 @@ class LocalTrainer:
         return parts
 
 
-def usable_cores() -> int:
-    """Cores this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def point_to(module: nn.Module, layout: Layout, vector: torch.Tensor) -> None:
     """Make a module's parameters and floating buffers views of a vector: nothing is copied."""
     named = layout.named(vector)
@@ -340,4 +332,4 @@ def _each(
     return rows
 
 
-__all__ = ["Cost", "LocalTrainer", "point_to", "usable_cores"]
+__all__ = ["Cost", "LocalTrainer", "point_to"]

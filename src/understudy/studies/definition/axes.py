@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from understudy.core.brief import shown
 from understudy.core.describe import brief, describe
 from understudy.parts.local import Local, Plain
 from understudy.studies.definition.build import methods
 from understudy.studies.definition.build import parts as structure
-from understudy.studies.definition.errors import StudyError, shown, within
+from understudy.studies.definition.errors import StudyError, within
 from understudy.studies.definition.overrides import Document, path_of, put, with_field
 
 # names of labels, or of columns of results

@@ -7,12 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from understudy.core.brief import shown
 from understudy.core.suggestions import suggestion
 from understudy.parts.local import Local
 from understudy.studies.definition.document import ASKED, KEYS, changed
 from understudy.studies.definition.errors import (
     StudyError,
-    shown,
     unknown_key,
     within,
 )

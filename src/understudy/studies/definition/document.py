@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from understudy.core.brief import shown
 from understudy.core.suggestions import suggestion
 from understudy.measures import MEASURES
 from understudy.simulation.settings import Simulation
@@ -17,7 +18,7 @@ from understudy.simulation.training.metrics import METRICS
 from understudy.studies.definition.build import data as materials
 from understudy.studies.definition.build import methods
 from understudy.studies.definition.build import parts as structure
-from understudy.studies.definition.errors import StudyError, shown, told_of, unknown_key, within
+from understudy.studies.definition.errors import StudyError, told_of, unknown_key, within
 from understudy.studies.definition.overrides import (
     LISTED,
     TRAINING,

@@ -5,15 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from understudy.core.suggestions import suggestion
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _NAMED = re.compile(r"([A-Za-z_]\w*(?:\.\w+)*)(?:\[\d+\])?: (.+)", re.DOTALL)
-
-
-LONGEST = 60  # letters of a value in a message
 
 
 class StudyError(ValueError):
@@ -84,9 +80,3 @@ def of_part(error: BaseException, known: Collection[str] | None = None) -> Study
 def unknown_key(name: str, known: Iterable[str]) -> StudyError:
     """A key that means nothing here."""
     return StudyError(f"no such key; {suggestion(name, known)}", name)
-
-
-def shown(value: Any) -> str:
-    """A value in a message: not longer than a line."""
-    text = " ".join(repr(value).split())
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

@@ -18,6 +18,7 @@ import torch
 
 from understudy.analysis.shapley import EVALUATIONS, MOST_EXACT
 from understudy.core.describe import describe
+from understudy.core.threads import usable_cores
 from understudy.core.types import Population
 from understudy.parts.samplers.power_of_choice import PowerOfChoice
 from understudy.simulation import federate
@@ -29,7 +30,7 @@ from understudy.simulation.training.conv_kernels import measure
 from understudy.simulation.training.engines import choose
 from understudy.simulation.training.evaluation import BATCH
 from understudy.simulation.training.jobs import Recipe
-from understudy.simulation.training.trainer import Pace, pace_of, usable_cores
+from understudy.simulation.training.trainer import Pace, pace_of
 from understudy.studies.definition.cell import DataRecipe
 
 if TYPE_CHECKING:
@@ -238,7 +239,7 @@ def size_of(task: Task) -> Size:
     sizes = _sizes(recipe.partition, n_train, settings)
     held_out = float(settings["validation"])
     trained = tuple(max(1, round(n * (1 - held_out))) for n in sizes)
-    n_bytes = (images.n_train + images.n_test) * _example_bytes(images.shape)
+    n_bytes = (sum(sizes) + n_test) * _example_bytes(images.shape)  # what is held, not all there is
     n_validation = sum(sizes) - sum(trained)
     return Size(images.shape, images.n_classes, trained, n_validation, n_test, n_bytes)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.nn.functional import cross_entropy
 
+from understudy.core.brief import shown
 from understudy.core.suggestions import suggestion
 from understudy.server.weights import EXAMPLES
 from understudy.simulation.settings import Simulation
@@ -32,7 +33,6 @@ from understudy.studies.definition.build import parts as structure
 from understudy.studies.definition.cell import DataRecipe, Label, Task
 from understudy.studies.definition.errors import (
     StudyError,
-    shown,
     told_of,
     unknown_key,
     within,

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+from understudy.core.brief import shown
 from understudy.core.suggestions import suggestion
 from understudy.parts.local import Local
 from understudy.studies.definition.build import parts as structure
 from understudy.studies.definition.build.methods import PART_KEYS
 from understudy.studies.definition.errors import (
     StudyError,
-    shown,
     told_of,
     unknown_key,
     within,

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from understudy.core.brief import shown
 from understudy.core.suggestions import suggestion
 from understudy.parts.local import Plain
 from understudy.server.strategy import Strategy
 from understudy.studies.definition.blocks import StudyBlock
 from understudy.studies.definition.cell import Task
-from understudy.studies.definition.errors import StudyError, shown
+from understudy.studies.definition.errors import StudyError
 from understudy.studies.definition.overrides import Document
 
 KEY = "references"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from understudy.core.brief import shown
 from understudy.core.describe import describe
 from understudy.core.printable import is_printable
 from understudy.core.suggestions import suggestion
@@ -16,7 +17,7 @@ from understudy.studies.definition.blocks import blocks_of, overridden
 from understudy.studies.definition.build.methods import PAPER, given_as_object
 from understudy.studies.definition.cell import Cell, Label
 from understudy.studies.definition.document import TINY
-from understudy.studies.definition.errors import StudyError, dotted, shown
+from understudy.studies.definition.errors import StudyError, dotted
 from understudy.studies.definition.grid import Draft, Grid, pick_name
 from understudy.studies.definition.identity import plain_document
 from understudy.studies.definition.names import why_no_study_name

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from understudy.core import checks
+from understudy.core.brief import shown
 from understudy.core.describe import describe
 from understudy.simulation.training.evaluation import PARTS
 from understudy.studies.definition.axes import Axis, Level, levels_of, put_for_all, touches
@@ -16,7 +17,7 @@ from understudy.studies.definition.build import parts as structure
 from understudy.studies.definition.build.methods import PART_KEYS
 from understudy.studies.definition.cell import Label
 from understudy.studies.definition.document import ASKED, seeds_of
-from understudy.studies.definition.errors import StudyError, shown, unknown_key, within
+from understudy.studies.definition.errors import StudyError, unknown_key, within
 from understudy.studies.definition.overrides import (
     TUNE_OPTIONS,
     Document,

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import psutil
 
 from understudy.core.flat import Layout
+from understudy.core.threads import usable_cores
 from understudy.server.footprint import readable
 from understudy.simulation.data.models import build
-from understudy.simulation.training.trainer import usable_cores
 from understudy.studies.definition.estimates import Size, population_of, same_data, size_of
 
 if TYPE_CHECKING:

@@ -10,10 +10,11 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
+from understudy.core.brief import shown
 from understudy.core.suggestions import suggestion
 from understudy.studies.definition.build.parts import NOTHING, arguments, first_parameter, primitive
 from understudy.studies.definition.cell import DataRecipe
-from understudy.studies.definition.errors import StudyError, shown, told_of
+from understudy.studies.definition.errors import StudyError, told_of
 from understudy.studies.definition.plugins import imported
 
 SHARED = ("test", "validation", "root", "normalise")  # keys that belong to no partition

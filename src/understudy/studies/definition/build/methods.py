@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from understudy import registry, strategies
+from understudy.core.brief import shown
 from understudy.parts.local import Local, Plain
 from understudy.server.strategy import Strategy
 from understudy.server.weights import CLIENTS, DEFAULT_WEIGHTING, EXAMPLES, WEIGHTINGS
@@ -19,7 +20,7 @@ from understudy.studies.definition.build.parts import (
     looked_up,
     valued,
 )
-from understudy.studies.definition.errors import StudyError, shown, told_of, unknown_key, within
+from understudy.studies.definition.errors import StudyError, told_of, unknown_key, within
 
 STRATEGY_KEYS = tuple(item.name for item in fields(Strategy))
 PAPER = strategies.PAPER

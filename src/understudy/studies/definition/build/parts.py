@@ -17,6 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import numpy as np
 
 from understudy import registry
+from understudy.core.brief import shown
 from understudy.core.roles import (
     Aggregator,
     Availability,
@@ -30,7 +31,6 @@ from understudy.parts.delay import Delay
 from understudy.studies.definition.errors import (
     StudyError,
     of_part,
-    shown,
     told_of,
     unknown_key,
     within,
