@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         RoundStart,
         Setup,
     )
+    from understudy.journal.follow import Follower, follow
     from understudy.memory.tensor_stream import CheckpointError
     from understudy.parts.compensators.memory import Memory
     from understudy.parts.local import Local
@@ -49,6 +50,7 @@ __all__ = [
     "Contributions",
     "Federation",
     "FolderInUse",
+    "Follower",
     "Local",
     "Memory",
     "Outcome",
@@ -65,6 +67,7 @@ __all__ = [
     "Study",
     "__version__",
     "compare",
+    "follow",
     "load_state",
     "results",
     "resume",
@@ -77,6 +80,7 @@ _PLACES = {
     "CheckpointError": "memory.tensor_stream",
     "Federation": "simulation.data.federation",
     "FolderInUse": "server.checkpoint",
+    "Follower": "journal.follow",
     "Local": "parts.local",
     "Memory": "parts.compensators.memory",
     "Run": "simulation.run",
@@ -84,6 +88,7 @@ _PLACES = {
     "Strategy": "server.strategy",
     "Study": "studies.definition.study",
     "compare": "studies.statistics.comparison",
+    "follow": "journal.follow",
     "load_state": "server.checkpoint",
     "results": "studies.statistics.frames",
     "resume": "server.checkpoint",
