@@ -1,6 +1,7 @@
 """A real SuperLink and six SuperNodes with TLS and keys: faults, kills, a crash of the server."""
 
 import os
+import re
 import shutil
 import signal
 
@@ -247,7 +248,8 @@ def test_a_killed_supernode_without_a_lasting_id_is_a_loud_line_and_can_be_conti
             set(second) - set(first),
             set(first) - {one for one, became in second.items() if became == "came"},
         )
-        assert f"{new} joined, and {old} has not been connected" in live.log(run)
+        line = rf"{new} \(node \d+\) joined, and {old} \(node \d+\) has not been connected"
+        assert re.search(line, live.log(run))
 
         request_same_as(folder, new, old)
         live.go(3)
