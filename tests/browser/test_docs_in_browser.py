@@ -4,7 +4,7 @@ import pytest
 from docutils.utils.math.latex2mathml import tex2mathml
 
 from tests.browser import test_report_in_browser as report_tests
-from tests.test_docs import ROOT
+from tests.project.test_docs import ROOT
 
 pytestmark = pytest.mark.slow
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.flower.loopback import LoopbackGrid, nodes_of
 from tests.flower.toy import first_arrays, play, toy_app
-from tests.test_retired_clients import Fixed
+from tests.server.test_retired_clients import Fixed
 from understudy import MIFA, Strategy
 from understudy.flower import UnderstudyStrategy
 

@@ -21,8 +21,8 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from tests.server.test_kill import WAIT, Child
 from tests.simulation.small import all_facts, facts
-from tests.test_kill import WAIT, Child
 from understudy import (
     FDMS,
     Bernoulli,
