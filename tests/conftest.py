@@ -9,7 +9,7 @@ import torch
 from hypothesis import settings
 
 from understudy.memory.commits import COMMIT_EVERY
-from understudy.simulation import run as engine
+from understudy.server import loop
 
 # The same examples on every machine and in every run, and no verdict by the clock.
 settings.register_profile("understudy", derandomize=True, deadline=None, print_blob=True)
@@ -28,7 +28,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 @pytest.fixture(autouse=True)
 def _usual_commits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test begins with the usual time between commits: plug-ins of tests change it here."""
-    monkeypatch.setattr(engine, "COMMIT_EVERY", COMMIT_EVERY)
+    monkeypatch.setattr(loop, "COMMIT_EVERY", COMMIT_EVERY)
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-import understudy.simulation.run as engine
+import understudy.server.loop as loop
 from tests.simulation.small import all_facts, federation
 from tests.studies.running import contents
 from understudy import FixedDropout, Momentum, Stale, Strategy, fdms, simulate
@@ -109,7 +109,7 @@ def full_after(disk: Path, name: str, at: int, free: int, *, same_run: bool) -> 
 
 
 def runs(root: Path, ats: list[int], frees: list[int]) -> None:
-    engine.COMMIT_EVERY = 0.0
+    loop.COMMIT_EVERY = 0.0
     expected = {name: played(a_run(None, name)) for name in STRATEGIES}
     for number, (name, at, free) in enumerate(itertools.product(STRATEGIES, ats, frees)):
         disk = root / f"run-{number}"

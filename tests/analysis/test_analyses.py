@@ -8,6 +8,7 @@ import pytest
 from tests.analysis.played import clusters, played
 from understudy import FixedDropout, Local, fdms
 from understudy.analysis import ANALYSES, Findings, analyse, check
+from understudy.journal.protocol import Journal
 from understudy.registry import UnknownName
 from understudy.studies.definition.cell import Task
 
@@ -80,8 +81,8 @@ def test_an_analysis_leaves_the_run_as_it_was(task):
     assert plain.frame().equals(watched.frame())
 
 
-class Stored:
-    """A ledger that holds more rounds than the checkpoint: those after it were not committed."""
+class Stored(Journal):
+    """A journal that holds more rounds than the checkpoint: those after it were not committed."""
 
     def __init__(self, logs) -> None:
         self.logs = list(logs)
@@ -89,19 +90,16 @@ class Stored:
     def append(self, log) -> None:
         self.logs = [*self.logs[: log.t], log]
 
-    def flush(self) -> None:
-        pass
-
     def stored(self, at_most):
         yield from list(self.logs[:at_most])
 
 
 def test_rounds_after_the_checkpoint_are_played_again_and_seen_once(task, tmp_path):
     reference = list(task.open(workers=1))
-    run = task.open(workers=1, folder=tmp_path / "run", ledger=Stored([]))
+    run = task.open(workers=1, folder=tmp_path / "run", journal=Stored([]))
     for log in run:
         if log.t == 0:
             break
     run.close()
-    logs, _ = played(analyse, task, folder=tmp_path / "run", ledger=Stored(reference))
+    logs, _ = played(analyse, task, folder=tmp_path / "run", journal=Stored(reference))
     assert [log.t for log in logs] == [0, 1, 2]

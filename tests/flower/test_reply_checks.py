@@ -10,11 +10,10 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 
 from tests.flower.loopback import LoopbackGrid, nodes_of
 from tests.flower.toy import first_arrays, moved, play, reply_of, toy_app
-from understudy.core.types import Cohort
 from understudy.flower import Limits, UnderstudyStrategy, load_arrays, save_arrays
 from understudy.flower.clients.identity import Node
+from understudy.flower.live_round import LiveRound
 from understudy.flower.requests import Collected, Request
-from understudy.flower.train_round import TrainRound
 
 
 def npy(values, pickled=False):
@@ -246,8 +245,7 @@ def test_what_a_client_sends_does_not_fill_the_servers_log(kind, tmp_path, caplo
 
 
 def test_why_a_client_was_lost_is_kept_in_short():
-    none = np.zeros(0, dtype=np.int64)
-    cohort = Cohort(0, none, np.zeros(0), asked=none, pending=none.reshape(0, 2))
-    round_ = TrainRound(0, cohort, 0.0, sent={"message": Request("train", Node(1), 0, 0.0, 0)})
-    round_.take(Collected(unreadable={"message": "x" * 10**6}), [], read=lambda *_: None)
+    round_ = LiveRound(0, 0.0, sent={"message": Request("train", Node(1), 0, 0.0, 0)})
+    round_.found = Collected(unreadable={"message": "x" * 10**6})
+    round_.take([], read=lambda *_: None)
     assert round_.why[0] == ("unreadable: " + "x" * 10**6)[:999] + "…"

@@ -7,7 +7,7 @@ import pytest
 from tests.flower.loopback import LoopbackGrid, nodes_of
 from tests.flower.toy import first_arrays, play, toy_app
 from understudy.flower import UnderstudyStrategy
-from understudy.memory.run_folder import LIVE
+from understudy.memory.run_folder import ABOUT
 
 
 def test_a_second_start_is_refused_and_changes_nothing(tmp_path):
@@ -21,7 +21,7 @@ def test_a_second_start_is_refused_and_changes_nothing(tmp_path):
     with pytest.raises(RuntimeError, match=words):
         adapter.start(grid, first_arrays(), num_rounds=4)
     assert {path: path.read_bytes() for path in before} == before
-    assert json.loads((folder / LIVE).read_text())["status"] == "done"
+    assert json.loads((folder / ABOUT).read_text())["status"] == "done"
     again = play(LoopbackGrid(nodes_of(toy_app(), 2), grid.time), rounds=4, folder=folder)
     assert sorted(again.result.train_metrics_clientapp) == [1, 2, 3, 4]
 

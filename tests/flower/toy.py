@@ -73,13 +73,13 @@ def play(grid: LoopbackGrid, strategy: Any = None, rounds: int = 1, **options: A
         after_round(number - 1)
         return MetricRecord({"accuracy": number / 10})
 
-    finish = adapter._finish_round
+    finish = adapter._end_round
 
-    def finish_and_note() -> None:
-        finish()
+    def finish_and_note(result=None) -> None:
+        finish(result)
         history.append({one.id: one.outcome.name.lower() for one in adapter.outcomes})
 
-    adapter._finish_round = finish_and_note
+    adapter._end_round = finish_and_note
     adapter.result = adapter.start(
         grid,
         first_arrays(),

@@ -57,7 +57,7 @@ def test_large_logs_are_compressed_and_come_back_to_the_bit():
 def test_small_logs_are_kept_as_they_are():
     (log,) = run_of(stale(), rounds=1)
     kept = KeptLogs()
-    kept.keep(log)
+    kept.append(log)
     assert log.ids.nbytes * 3 < LARGE
     assert kept[0] is log
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 import torch
@@ -11,12 +9,12 @@ import torch
 from tests.simulation.small import federation
 from understudy import Arrivals, Local, Population, Stale, Strategy, fedavg
 from understudy.core.types import RoundLog
+from understudy.journal.protocol import Journal
 from understudy.memory import commits
 from understudy.memory.commits import COMMIT_EVERY, CommitTimer
 from understudy.memory.rows import RowStore, spare_slots
-from understudy.server import checkpoint
+from understudy.server import checkpoint, loop
 from understudy.simulation import Run, Simulation
-from understudy.simulation import run as runs
 
 
 @pytest.fixture
@@ -67,8 +65,8 @@ def test_a_strategy_commits_by_it(clock, tmp_path):
     state.close()
 
 
-class Kept:
-    """A ledger that notes which rounds were flushed together."""
+class Kept(Journal):
+    """A journal that notes which rounds were flushed together."""
 
     def __init__(self) -> None:
         self.unsafe: list[int] = []
@@ -82,9 +80,6 @@ class Kept:
             self.flushed.append(self.unsafe)
             self.unsafe = []
 
-    def stored(self, at_most: int) -> Iterator[RoundLog]:
-        return iter(())
-
 
 @pytest.mark.parametrize("has_folder", [True, False])
 @pytest.mark.parametrize(
@@ -94,7 +89,7 @@ def test_a_run_flushes_its_logs_by_it_with_and_without_a_folder(
     has_folder, every, expected, clock, tmp_path, monkeypatch
 ):
     """A round takes one second; what is left is flushed at the end."""
-    monkeypatch.setattr(runs, "COMMIT_EVERY", every)
+    monkeypatch.setattr(loop, "COMMIT_EVERY", every)
 
     class Clockwork:
         def init(self, population):
@@ -107,19 +102,19 @@ def test_a_run_flushes_its_logs_by_it_with_and_without_a_folder(
             clock[0] += 1.0
             return np.ones(3, dtype=bool)
 
-    ledger = Kept()
+    journal = Kept()
     settings = Simulation(model="softmax", rounds=5, availability=Clockwork(), evaluate=())
     data, strategy = federation(dtype=torch.float32), fedavg(local=Local(batch_size=4))
     folder = tmp_path if has_folder else None
-    assert [log.t for log in Run(data, strategy, settings, folder, ledger)] == list(range(5))
-    assert ledger.flushed == expected
+    assert [log.t for log in Run(data, strategy, settings, folder, journal)] == list(range(5))
+    assert journal.flushed == expected
 
 
 def test_a_run_that_is_left_early_has_flushed_what_it_played(clock):
-    ledger = Kept()
+    journal = Kept()
     settings = Simulation(model="softmax", rounds=5)
     data, strategy = federation(dtype=torch.float32), fedavg(local=Local(batch_size=4))
-    for log in Run(data, strategy, settings, ledger=ledger):
+    for log in Run(data, strategy, settings, journal=journal):
         if log.t == 2:
             break
-    assert ledger.flushed == [[0, 1, 2]]
+    assert journal.flushed == [[0, 1, 2]]

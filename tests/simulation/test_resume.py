@@ -46,8 +46,8 @@ from understudy import (
     scaffold,
 )
 from understudy.core.rng import generator
+from understudy.server import loop
 from understudy.simulation import Federation, Run, clustered_digits, simulate
-from understudy.simulation import run as engine
 from understudy.simulation.training import trainer as training
 from understudy.testing import snapshot
 
@@ -458,7 +458,7 @@ def test_an_error_in_a_round_never_costs_a_log(with_folder, tmp_path, monkeypatc
     options = {"metrics": {"fragile": fragile}, "evaluate": ("test",), "per_client_every": 0}
     folder = tmp_path / "run" if with_folder else None
     expected = all_facts(call(None, **options))
-    monkeypatch.setattr(engine, "COMMIT_EVERY", 0.0)
+    monkeypatch.setattr(loop, "COMMIT_EVERY", 0.0)
     monkeypatch.setattr(sys.modules[__name__], "_failing_calls", 4)
     run = call(folder, **options)
     seen, error = gone_on(run)
@@ -514,7 +514,7 @@ SLOWLY = 0.2  # seconds a round: there are many left when a signal arrives
 
 def main(folder: str, commit_every: str, workers: str, pace: str) -> None:
     """The child: the same call, whoever was killed before; `pace` seconds between two rounds."""
-    engine.COMMIT_EVERY = float(commit_every)
+    loop.COMMIT_EVERY = float(commit_every)
     training.WORTH_WORKERS = 0
     try:
         for log in call(Path(folder), rounds=MANY, workers=int(workers), metrics=None):

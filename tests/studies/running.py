@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-import understudy.simulation.run as engine
+import understudy.server.loop as loop
 from understudy import FixedDropout
 from understudy.analysis.findings import Findings
 
@@ -37,7 +37,7 @@ class Paced:
         return FixedDropout(self.alpha).rates(state, t)
 
     def draw(self, state, t, rng):
-        engine.COMMIT_EVERY = float(os.environ.get("COMMIT_EVERY", "2.0"))
+        loop.COMMIT_EVERY = float(os.environ.get("COMMIT_EVERY", "2.0"))
         if "NOTES" in os.environ:
             with open(os.environ["NOTES"], "ab") as file:
                 file.write(b".")

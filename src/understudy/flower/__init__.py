@@ -15,7 +15,7 @@ _LATER = {  # a ClientApp need not load what only a ServerApp uses
     "ClientData": "understudy.flower.client",
     "ClientOutcome": "understudy.flower.outcomes",
     "Limits": "understudy.flower.reply_checks",
-    "LiveLedger": "understudy.flower.live_state",
+    "Journal": "understudy.journal.protocol",
     "UnderstudyStrategy": "understudy.flower.strategy",
     "client_app": "understudy.flower.client",
     "introduction": "understudy.flower.mod",

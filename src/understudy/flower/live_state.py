@@ -1,33 +1,16 @@
-"""What a live federation keeps beside the strategy's state, and where its rounds are logged."""
+"""`LiveState`: what a live federation keeps beside the strategy's state."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from understudy.core import checks
 from understudy.core.brief import shown
-from understudy.core.types import RoundLog
 
 Record = TypeVar("Record")
-
-
-class LiveLedger(Protocol):
-    """Where the rounds of a live federation are logged, such as `understudy.studies.LiveLog`."""
-
-    def begin(self, run: str, resolved: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
-        """A run begins, resumes, or has other clients than before; `run` is its permanent name."""
-
-    def append(self, log: RoundLog) -> None: ...
-
-    def flush(self) -> None:
-        """Return when all logs are on disk: then the state that follows them is committed."""
-
-    def finish(self) -> None: ...
-
-    def fail(self, error: str) -> None: ...
 
 
 @dataclass
@@ -39,6 +22,8 @@ class LiveState:
     roster: str  # JSON: who the clients are
     busy: str  # JSON: who was asked and has not answered
     clock: float  # seconds that rounds took so far
+    availability: str = ""  # JSON: what simulates absence, whose state `attendance` is
+    attendance: Any = None
 
 
 @dataclass(frozen=True)

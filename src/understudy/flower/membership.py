@@ -90,7 +90,7 @@ class Membership:
         server.roster.refresh(nodes)
         lost = mailbox.drop_lost(nodes)
         if server.has_begun:
-            server.settle((one.client, one.t) for one in lost if one.kind == "train")
+            server.loop.close_requests((one.client, one.t) for one in lost if one.kind == "train")
         now, there = mailbox.clock.now(), {node.id: node.activated for node in nodes}
         server.busy = [
             one
@@ -276,7 +276,9 @@ class Membership:
         """What this client was asked for went to a node that was not it."""
         disowned = self._mailbox.disown(number)
         if self._server.has_begun:
-            self._server.settle((number, one.t) for one in disowned if one.kind == "train")
+            self._server.loop.close_requests(
+                (number, one.t) for one in disowned if one.kind == "train"
+            )
 
     def turn_away(self, newcomers: Iterable[tuple[Client, str]]) -> None:
         """Note those for whom a part refused to grow, and why."""

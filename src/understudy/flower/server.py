@@ -5,41 +5,39 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 
 from understudy.core import checks
-from understudy.core.files import write_file
-from understudy.core.json_lines import sealed
-from understudy.core.rng import generator
+from understudy.core.describe import describe
 from understudy.core.roles import Availability
-from understudy.core.types import Bools, Floats, Population, RoundLog
+from understudy.core.types import Population, Setup
 from understudy.flower import known_facts
 from understudy.flower.clients.declared import Declared, confirm
 from understudy.flower.clients.newcomers import refused_newcomers
 from understudy.flower.clients.roster import Client, Roster
-from understudy.flower.live_state import Busy, LiveLedger, LiveState, busy_text, read_busy
+from understudy.flower.live_round import LiveRound
+from understudy.flower.live_state import Busy, LiveState, busy_text, read_busy
 from understudy.flower.log import logger
 from understudy.flower.metrics import RESULTS, ResultFile
 from understudy.flower.model_arrays import ModelArrays
 from understudy.flower.outcomes import FILE as OUTCOMES
-from understudy.flower.outcomes import ClientOutcome, OutcomeFile
+from understudy.flower.outcomes import OutcomeFile
 from understudy.flower.reply_checks import Report
 from understudy.flower.requests import Clock
 from understudy.flower.run_description import facts_of, resolved_run
-from understudy.flower.train_round import MissedRound
 from understudy.journal.file import LogFile
-from understudy.memory.run_folder import LIVE, ROUNDS, STATE
+from understudy.journal.protocol import Journal
+from understudy.memory.run_folder import ROUNDS, STATE
 from understudy.memory.tensor_stream import named_faults
 from understudy.memory.writer_lock import FolderInUse
 from understudy.server import checkpoint
-from understudy.server.state import ServerState, erase_free_rows, grow_part, grown_facts
+from understudy.server.loop import RoundLoop
+from understudy.server.state import ServerState, erase_free_rows
 from understudy.server.strategy import Strategy
 
 PATIENCE = 60.0  # seconds until the ServerApp of a killed run has released the folder
@@ -58,7 +56,7 @@ class LiveServer:
         population: Population | None,
         keys: bool | None,
         availability: Availability | None,
-        ledger: LiveLedger | None,
+        ledger: Journal | None,
         clock: Clock,
     ) -> None:
         checks.integer("seed", seed, low=0)
@@ -70,16 +68,13 @@ class LiveServer:
         self.strategy, self.folder, self.seed = strategy, _absolute(folder), seed
         self.roster, self._n_expected = Roster(clients, keys), len(clients)
         self.busy: list[Busy] = []  # of the run before
-        self.missed: list[MissedRound] = []  # before anybody was known
+        self.missed: list[LiveRound] = []  # before anybody was known
         self.n_rounds = 0  # how many are wanted, for the log
         self._declared, self._ids = Declared(tuple(clients), population), frozenset(clients)
         self._availability, self._ledger = availability, ledger
         self._clock = clock
         self._reports: dict[int, Report] = {}
-        self._state: ServerState | None = None
-        self._own: LiveState | None = None
-        self._attendance: Any = None
-        self._logs: LogFile | None = None
+        self._loop: RoundLoop | None = None
         self._outcomes: OutcomeFile | None = None
         self.results: ResultFile | None = None
         self._is_over = False  # whether the folder was released
@@ -88,23 +83,28 @@ class LiveServer:
 
     @property
     def has_begun(self) -> bool:
-        return self._state is not None
+        return self._loop is not None
+
+    @property
+    def loop(self) -> RoundLoop:
+        """The rounds; an error before any client is known."""
+        if self._loop is None:
+            raise RuntimeError("the federation has not begun: no client is known yet")
+        return self._loop
 
     @property
     def state(self) -> ServerState:
-        if self._state is None:
-            raise RuntimeError("the federation has not begun: no client is known yet")
-        return self._state
+        return self.loop.state
 
     @property
     def t(self) -> int:
         """The round that is next."""
-        return len(self.missed) if self._state is None else self._state.t
+        return len(self.missed) if self._loop is None else self._loop.state.t
 
     @property
     def own(self) -> LiveState:
-        assert self._own is not None
-        return self._own
+        own: LiveState = self.state.extra
+        return own
 
     def refuse_if_over(self) -> None:
         """Refuse to go on with a state that is closed: it has no lock, and commits nothing."""
@@ -123,8 +123,8 @@ class LiveServer:
         """Resume from the folder, if it holds a state; then the model's format there."""
         if self.folder is None or not (self.folder / "server" / STATE).is_file():
             return None
-        template = LiveState("", "", "", "", 0.0)
-        state = self._resumed(self.folder / "server", template)
+        state = self._resumed(self.folder / "server")
+        template: LiveState = state.extra
         try:
             with named_faults(self.folder / "server" / STATE):
                 found = model.ordered_as(json.loads(template.model), self.folder)
@@ -145,7 +145,7 @@ class LiveServer:
             confirm(state, self._declared_of(self.roster.clients, state.population))
             if any(client.retired for client in self.roster.clients):
                 erase_free_rows(state)  # a crash may have come between retiring and erasing
-            self._kept(state, template)
+            self._kept(state)
             self._expect()
         except BaseException:
             state.close()
@@ -153,15 +153,30 @@ class LiveServer:
         logger.info("resuming at round %d from %s", state.t + 1, self.folder)
         return found
 
-    def _resumed(self, folder: Path, template: LiveState) -> ServerState:
+    def _resumed(self, folder: Path) -> ServerState:
+        stored = checkpoint.numbers_of(folder).get("extra.availability")
+        is_same = self._availability is not None and stored == self._simulated
+
+        def own(setup: Setup) -> LiveState:
+            return self._new_state(setup) if is_same else LiveState("", "", "", "", 0.0)
+
         end = time.monotonic() + PATIENCE
         while True:
             try:
-                return checkpoint.resume(folder, self.strategy, template)
+                return checkpoint.resume(folder, self.strategy, own)
             except FolderInUse:
                 if time.monotonic() > end:
                     raise
                 time.sleep(0.5)
+
+    @property
+    def _simulated(self) -> str:
+        """What simulates absence, as a checkpoint tells it."""
+        return "" if self._availability is None else json.dumps(describe(self._availability))
+
+    def _new_state(self, setup: Setup) -> LiveState:
+        attendance = self._availability and self._availability.init(setup.population)
+        return LiveState("", "", "", "[]", 0.0, self._simulated, attendance)
 
     def _expect(self) -> None:
         """Take in what is declared now and was not when the run began; warn of what cannot be."""
@@ -199,8 +214,11 @@ class LiveServer:
                 self._availability.init(population)
 
         turned_away = self._turn_away(self._n_expected, accept)
-        own = LiveState(uuid.uuid4().hex, json.dumps(model.about()), "", "[]", 0.0)
-        own.roster = self.roster.to_json()
+
+        def own(setup: Setup) -> LiveState:
+            run, arrays, roster = uuid.uuid4().hex, json.dumps(model.about()), self.roster.to_json()
+            return replace(self._new_state(setup), run=run, model=arrays, roster=roster)
+
         state = self.strategy.init(
             self._population(),
             params,
@@ -209,19 +227,18 @@ class LiveServer:
             folder=None if self.folder is None else self.folder / "server",
             extra=own,
         )
-        self._kept(state, own)
+        self._kept(state)
         return turned_away
 
-    def _kept(self, state: ServerState, own: LiveState) -> None:
-        state.commit_every = None  # logs come first: see `commit`
-        self._state, self._own = state, own
-        if self._availability is not None:
-            # draw again what was drawn before: each draw has its own generator
-            self._attendance = self._availability.init(state.population)
-            for t in range(state.t):
-                self._availability.draw(self._attendance, t, self._rng(t))
+    def _kept(self, state: ServerState) -> None:
+        journals: list[Journal] = [] if self._ledger is None else [self._ledger]
         if self.folder is not None:
-            self._logs = LogFile(self.folder / ROUNDS, state.t)
+            journals.insert(0, LogFile(self.folder / ROUNDS, state.t))
+        self._loop = RoundLoop(self.strategy, state, self._availability, journals)
+        if self.own.availability != self._simulated:
+            self.own.availability = self._simulated
+            self._loop.draw_again()  # a checkpoint without it, or of another availability
+        if self.folder is not None:
             self._outcomes = OutcomeFile(self.folder / OUTCOMES, state.t)
             self.results = ResultFile(self.folder / RESULTS, state.t)
         self._describe()
@@ -235,7 +252,7 @@ class LiveServer:
     @property
     def is_closed(self) -> bool:
         """Whether nobody can join: see `known_facts.is_closed`."""
-        known = self._declared.known if self._state is None else self._state.population
+        known = self._declared.known if self._loop is None else self.state.population
         return known_facts.is_closed(known)
 
     def grow(self) -> list[tuple[Client, str]]:
@@ -244,21 +261,12 @@ class LiveServer:
         Returned are those that a part refuses to grow for, and why: they were turned away.
         """
         state = self.state
-
-        def accept(population: Population) -> None:
-            self.strategy.check_grow(state, population)
-            if self._availability is not None:
-                self._availability.init(grown_facts(state, population)[0])
-
-        turned_away = self._turn_away(state.n_clients, accept)
+        turned_away = self._turn_away(state.n_clients, self.loop.check_grow)
         if len(self.roster) == state.n_clients:
             return turned_away
         before, population = state.n_clients, self._population()
         self.own.roster = self.roster.to_json()  # `grow` commits
-        self.strategy.grow(state, population)
-        if self._availability is not None:
-            larger = self._availability.init(state.population)
-            self._attendance = grow_part(self._attendance, larger)
+        self.loop.grow(population)
         joined = [client.id for client in self.roster.clients[before:]]
         logger.info("%d joined: %s", len(joined), ", ".join(joined))
         self._describe()
@@ -351,7 +359,7 @@ class LiveServer:
         """Of these clients, by default of all."""
         clients = self.roster.clients
         numbers = range(len(clients)) if numbers is None else numbers
-        stored = None if self._state is None else self._state.population
+        stored = None if self._loop is None else self.state.population
         return known_facts.population(
             len(numbers),
             [place for place, number in enumerate(numbers) if clients[number].retired],
@@ -362,83 +370,44 @@ class LiveServer:
 
     # -- rounds --------------------------------------------------------------------------------
 
-    def reachable(self, connected: Bools) -> tuple[Bools, Floats | None]:
-        """Who can be asked, after simulated absence; and its probabilities."""
-        if self._availability is None:
-            return connected, None
-        t = self.state.t
-        p = self._availability.rates(self._attendance, t)
-        return connected & self._availability.draw(self._attendance, t, self._rng(t)), p
-
-    def settle(self, requests: Iterable[tuple[int, int]]) -> None:
-        """Close these requests (client, round): no answer will come, or it cannot be used."""
-        settled, pending = set(requests), self.state.pending
-        is_open = [(int(client), int(t)) not in settled for client, t in pending]
-        self.state.pending = pending[np.array(is_open, dtype=np.bool_)]
-
-    def finish_round(
-        self, log: RoundLog, outcomes: Sequence[ClientOutcome], busy: Sequence[Busy]
-    ) -> None:
+    def end_round(self, round_: LiveRound, busy: Sequence[Busy]) -> None:
         """Write the logs, then commit the state that follows: a crash leaves both consistent."""
-        self.own.clock = log.clock
         self.own.roster = self.roster.to_json()
         self.own.busy = busy_text(busy, self._clock.now(), self._clock.wall())
-        if self._logs is not None and self._outcomes is not None:
-            self._logs.append(log)
-            self._logs.flush()
-            self._outcomes.append(outcomes)
-        if self._ledger is not None:
-            self._ledger.append(log)
-            self._ledger.flush()
-        checkpoint.commit(self.state)
+        if self._outcomes is not None:
+            self._outcomes.append(round_.outcomes(self.roster.clients))
+        clock = self.own.clock + round_.lasted
+        self.loop.end(round_.applied, every=0.0, clock=clock, **round_.measured())
 
     def finish(self) -> None:
         """All rounds are finished."""
         if self.has_begun:
-            self._describe("done")  # sizes are known now
-            if self._ledger is not None:
-                self._ledger.finish()
+            self._describe()  # sizes are known now
+            self.loop.finish()
 
     def fail(self, error: BaseException) -> None:
         """The run ends with an error; the last committed round stays."""
         if self.has_begun:
-            words = f"{type(error).__name__}: {error}"
             with suppress(OSError):  # a full disk may be what ends the run
-                self._describe("failed", words)
-            if self._ledger is not None:
-                self._ledger.fail(words)
+                self._describe()
+            self.loop.fail(error)
 
     def close(self) -> None:
         """Release the folder; the run is over."""
         self._is_over = True
-        if self._state is not None:
-            self._state.close()
+        if self._loop is not None:
+            self.state.close()
 
-    def _rng(self, t: int) -> np.random.Generator:
-        return generator(self.seed, "availability", t)
-
-    def _describe(self, status: str = "running", error: str = "") -> None:
-        """Settings and clients, for tables and reports: in the folder, and for the ledger."""
-        if self.folder is not None or self._ledger is not None:
-            names = [client.id for client in self.roster.clients[: self.state.n_clients]]
-            n_arrays = len(json.loads(self.own.model)["names"])
-            facts = facts_of(self.state, names)
-            resolved = {
-                **resolved_run(self.strategy, self._availability, n_arrays),
-                "rounds": self.n_rounds,
-                "seed": self.seed,
-            }
-            if self.folder is not None:
-                about = {
-                    "run": self.own.run,
-                    "status": status,
-                    "error": error,
-                    "resolved": resolved,
-                    "facts": facts,
-                }
-                write_file(self.folder / LIVE, sealed(json.dumps(about).encode()))
-            if self._ledger is not None:
-                self._ledger.begin(self.own.run, resolved, facts)
+    def _describe(self) -> None:
+        """Settings and clients, for tables and reports."""
+        names = [client.id for client in self.roster.clients[: self.state.n_clients]]
+        n_arrays = len(json.loads(self.own.model)["names"])
+        resolved = {
+            **resolved_run(self.strategy, self._availability, n_arrays),
+            "rounds": self.n_rounds,
+            "seed": self.seed,
+        }
+        self.loop.describe(self.own.run, resolved, facts_of(self.state, names))
 
 
 def _absolute(folder: str | Path | None) -> Path | None:

@@ -36,7 +36,8 @@ from understudy.flower import metrics as reported
 from understudy.flower import names
 from understudy.flower.clients.identity import Node, check_id
 from understudy.flower.global_model import GlobalModel
-from understudy.flower.live_state import Busy, LiveLedger
+from understudy.flower.live_round import TOO_SLOW, LiveRound
+from understudy.flower.live_state import Busy
 from understudy.flower.local_config import local_values
 from understudy.flower.log import logger
 from understudy.flower.membership import Answer, Membership
@@ -56,7 +57,7 @@ from understudy.flower.requests import (
 )
 from understudy.flower.sampled import Sampled
 from understudy.flower.server import LiveServer
-from understudy.flower.train_round import TOO_SLOW, MissedRound, TrainRound
+from understudy.journal.protocol import Journal
 from understudy.parts.samplers.uniform import Everyone
 from understudy.server.strategy import Strategy
 
@@ -102,7 +103,7 @@ class UnderstudyStrategy(FlowerStrategy):
         Patterns of the names of arrays that are buffers, not parameters.
     availability : Availability, optional
         Simulated absence: who cannot be asked, besides those who are not connected.
-    ledger : LiveLedger, optional
+    ledger : Journal, optional
         Where rounds are logged besides the folder, such as `understudy.studies.LiveLog`.
     fraction_train, fraction_evaluate, min_train_nodes, min_evaluate_nodes, min_available_nodes
         As in Flower's FedAvg, but waiting is bounded by `wait`. A `fraction_train` below 1 needs a
@@ -137,7 +138,7 @@ class UnderstudyStrategy(FlowerStrategy):
         limits: Limits | None = None,
         buffers: Sequence[str] = BUFFERS,
         availability: Availability | None = None,
-        ledger: LiveLedger | None = None,
+        ledger: Journal | None = None,
         fraction_train: float = 1.0,
         fraction_evaluate: float = 1.0,
         min_train_nodes: int = 2,
@@ -196,11 +197,8 @@ class UnderstudyStrategy(FlowerStrategy):
             forget_after,
         )
         self._model = GlobalModel(self.server, buffers)
-        self._round: TrainRound | None = None
-        self._found: Collected | None = None  # answers, where our own loop waited for them
-        self._result: Result | None = None  # what our own loop returns
-        self._evaluation: list[tuple[Message, Request]] = []
-        self._sent: dict[str, Request] = {}  # of the evaluation: message id → request
+        self._waits = False  # whether our own loop sends messages and waits for answers
+        self._round = LiveRound(0, 0.0)
 
     def _settled(self, strategy: Strategy) -> Strategy:
         if not isinstance(strategy, Strategy):
@@ -267,7 +265,7 @@ class UnderstudyStrategy(FlowerStrategy):
         try:
             self._model.open(initial_arrays)
             result.arrays = self._model.returned()
-            self._result = result
+            self._waits = True
             if self.server.results is not None:
                 self.server.results.restore(result)
             if self.server.has_begun:
@@ -300,19 +298,20 @@ class UnderstudyStrategy(FlowerStrategy):
     ) -> None:
         """One round; `result.arrays` is the model before and after it."""
         self.configure_train(number, result.arrays, train_config, grid)
-        if self._round is not None:
-            self._round.sent = self._mailbox.send(grid, self._round.messages)
-            if not self._round.sent and self._mailbox.owed:
+        round_ = self._round
+        if round_.trains:
+            round_.sent = self._mailbox.send(grid, round_.messages)
+            if not round_.sent and self._mailbox.owed:
                 logger.info("nobody is free: the round waits for answers to earlier requests")
-            self._found = self._mailbox.collect(grid, self._round.sent, or_earlier=True)
-            arrays, means = self.aggregate_train(number, self._found.replies.values())
+            round_.found = self._mailbox.collect(grid, round_.sent, or_earlier=True)
+            arrays, means = self.aggregate_train(number, round_.found.replies.values())
             result.arrays = result.arrays if arrays is None else arrays
             _keep(result.train_metrics_clientapp, number, means)
 
         self.configure_evaluate(number, result.arrays, evaluate_config, grid)
-        self._sent = self._mailbox.send(grid, self._evaluation)
-        self._found = self._mailbox.collect(grid, self._sent)
-        means = self.aggregate_evaluate(number, self._found.replies.values())
+        round_.evaluation_sent = self._mailbox.send(grid, round_.evaluation)
+        answers = self._mailbox.collect(grid, round_.evaluation_sent)
+        means = self.aggregate_evaluate(number, answers.replies.values())
         _keep(result.evaluate_metrics_clientapp, number, means)
 
         if evaluate_fn is not None:
@@ -320,8 +319,7 @@ class UnderstudyStrategy(FlowerStrategy):
             logger.info("\t└──> Global evaluation: %s", measured)
             _keep(result.evaluate_metrics_serverapp, number, measured)
             self._measured(names.BY_SERVER, measured)
-        self._found = None
-        self._finish_round()
+        self._end_round(result)
 
     # -- Flower's four methods -----------------------------------------------------------------
 
@@ -329,7 +327,7 @@ class UnderstudyStrategy(FlowerStrategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
         """Whom the round asks, and what they are sent."""
-        self._round = None
+        round_ = self._round = LiveRound(self.server.t, self._mailbox.clock.now())
         self._model.open(arrays)
         if not self.fraction_train:
             return []
@@ -341,10 +339,10 @@ class UnderstudyStrategy(FlowerStrategy):
         model.adopt(arrays)
         there = {node.id: node for node in nodes}
         free, why = self._members.free(there)
-        available, p = server.reachable(free)
-        why |= dict.fromkeys(np.flatnonzero(free & ~available).tolist(), "simulated absence")
-        cohort = self.strategy.select(state, available, p=p)
-        round_ = TrainRound(state.t, cohort, self._mailbox.clock.now(), why=why)
+        cohort = server.loop.begin(free)
+        absent = np.flatnonzero(free & ~server.loop.available).tolist()
+        round_ = self._round = LiveRound(state.t, self._mailbox.clock.now(), cohort, trains=True)
+        round_.why = why | dict.fromkeys(absent, "simulated absence")
         round_.refusals = self._members.take_refused()
         current, megabytes = model.record(), model.format.megabytes
         values = self._values(config, server_round)
@@ -364,7 +362,6 @@ class UnderstudyStrategy(FlowerStrategy):
                 round_.megabytes_down += megabytes
             round_.messages.append((self._message(content, node, MessageType.TRAIN), request))
         round_.timings["select"] = perf_counter() - begin
-        self._round = round_
         logger.info(
             "configure_train: %d of %d clients wanted, %d asked; %d nodes connected",
             len(cohort.wanted),
@@ -378,18 +375,18 @@ class UnderstudyStrategy(FlowerStrategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Take what came, fresh and late, and step."""
-        round_, server, found = self._round, self.server, self._found
-        if round_ is None:
+        round_, server = self._round, self.server
+        if not round_.trains:
             return None, None
-        if found is None:  # another loop has waited
-            found = Collected(replies=_by_request(replies))
+        if not self._waits:  # another loop has waited
+            round_.found = Collected(replies=_by_request(replies))
             round_.sent = {message.metadata.message_id: one for message, one in round_.messages}
-            gone = set(found.replies)
+            gone = set(round_.found.replies)
             self._mailbox.owed |= {n: one for n, one in round_.sent.items() if n not in gone}
-        round_.take(found, self._mailbox.take_late(), self._read)
-        round_.close(self.strategy.apply(server.state, round_.cohort, round_.arrivals()))
-        server.settle(round_.settled)
-        for number in np.flatnonzero(round_.outcome == Outcome.CAME).tolist():
+        round_.take(self._mailbox.take_late(), self._read)
+        arrivals = round_.arrivals()
+        round_.close(server.loop.step(round_.cohort, arrivals, closed=round_.closed))
+        for number in np.flatnonzero(round_.applied.outcome == Outcome.CAME).tolist():
             server.roster.clients[number].came = round_.t
         self._members.adopt({request.client: content for request, _, content in round_.came})
         self._log_outcomes(round_)
@@ -397,14 +394,13 @@ class UnderstudyStrategy(FlowerStrategy):
             round_.taken(server.roster.clients), self.weighted_by_key, self.train_metrics_aggr_fn
         )
         self._measured(names.BY_CLIENTS_IN_TRAINING, means)
-        assert round_.applied is not None
         return (self._model.returned() if round_.applied.stepped else None), means
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
         """Ask some of those who are free how good the model is."""
-        self._evaluation = []
+        round_ = self._round
         if not self.fraction_evaluate:
             return []
         if self.fraction_train:
@@ -426,36 +422,36 @@ class UnderstudyStrategy(FlowerStrategy):
             node = there[server.roster.clients[number].node]
             request = Request("evaluate", node, state.t, clock.now(), number)
             message = self._message(content, node, MessageType.EVALUATE)
-            self._evaluation.append((message, request))
+            round_.evaluation.append((message, request))
         logger.info("configure_evaluate: %d of %d free nodes", len(chosen), len(free))
-        return [message for message, _ in self._evaluation]
+        return [message for message, _ in round_.evaluation]
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
         """Means of what the clients measured, weighted by examples."""
-        answers = _by_request(replies)
-        if self._found is None:  # another loop has sent them
-            self._sent = {message.metadata.message_id: one for message, one in self._evaluation}
-        clients = self.server.roster.clients
+        answers, round_ = _by_request(replies), self._round
+        if not self._waits:  # another loop has sent them
+            asked = round_.evaluation
+            round_.evaluation_sent = {message.metadata.message_id: one for message, one in asked}
+        clients, sent = self.server.roster.clients, round_.evaluation_sent
         valid = {
-            clients[self._sent[name].client].id if name in self._sent else name: reply.content
+            clients[sent[name].client].id if name in sent else name: reply.content
             for name, reply in answers.items()
             if not reply.has_error()
         }
-        if self._evaluation:
+        if round_.evaluation:
             logger.info(
                 "aggregate_evaluate: %d results and %d failures, %d without an answer",
                 len(valid),
                 len(answers) - len(valid),
-                len(self._evaluation) - len(answers),
+                len(round_.evaluation) - len(answers),
             )
         means = reported.aggregate(valid, self.weighted_by_key, self.evaluate_metrics_aggr_fn)
         self._measured(names.BY_CLIENTS, means)
-        if self._found is None:  # another loop: its round ends here
-            self._mailbox.owed |= {n: one for n, one in self._sent.items() if n not in answers}
-            self._finish_round()
-        self._evaluation = []
+        if not self._waits:  # another loop: its round ends here
+            self._mailbox.owed |= {n: one for n, one in sent.items() if n not in answers}
+            self._end_round()
         return means
 
     def summary(self) -> None:
@@ -478,7 +474,6 @@ class UnderstudyStrategy(FlowerStrategy):
         """
         server, mailbox = self.server, self._mailbox
         needed, content = max(self.min_available_nodes, at_least, 1), self._introduction(config)
-        began = mailbox.clock.now()
         for _ in range(MOST_FAILED_ROUNDS):
             nodes = wait_for_nodes(grid, needed, self.timing, mailbox.clock, mailbox.calls)
             self._members.drop_lost(nodes, grid)
@@ -498,7 +493,7 @@ class UnderstudyStrategy(FlowerStrategy):
             self._members.turn_away(server.begin(self._model.format, self._model.first))
             self._log_missed(early)
         elif mailbox.owed and not trouble:
-            server.missed.append(MissedRound(began))
+            server.missed.append(self._round)
             logger.warning("round %d is empty: %s", server.t, self._nobody("so far"))
             return nodes, {}
         else:
@@ -534,14 +529,11 @@ class UnderstudyStrategy(FlowerStrategy):
         for passed in missed:
             state, free = server.state, np.zeros(server.state.n_clients, dtype=np.bool_)
             free[[client for client, request, _ in known if request.t == state.t]] = True
-            available, p = server.reachable(free)
-            cohort = self.strategy.select(state, available, p=p)
-            why = dict.fromkeys(range(state.n_clients), "had not said who it is")
-            why |= dict.fromkeys(cohort.asked.tolist(), TOO_SLOW)
-            round_ = TrainRound(state.t, cohort, passed.began, why=why, metrics=passed.metrics)
-            round_.close(self.strategy.apply(state, cohort, Arrivals.none()))
-            log = round_.log(passed.seconds, server.own.clock + passed.seconds)
-            server.finish_round(log, round_.outcomes(server.roster.clients), [])
+            passed.cohort = server.loop.begin(free)
+            passed.why = dict.fromkeys(range(state.n_clients), "had not said who it is")
+            passed.why |= dict.fromkeys(passed.cohort.asked.tolist(), TOO_SLOW)
+            passed.close(server.loop.step(passed.cohort, Arrivals.none()))
+            server.end_round(passed, [])
         asked = {(int(client), int(t)) for client, t in server.state.pending}
         for client, request, reply in known:
             if (client, request.t) in asked:
@@ -580,13 +572,11 @@ class UnderstudyStrategy(FlowerStrategy):
 
     def _measured(self, prefix: str, record: MetricRecord | None) -> None:
         """Numbers for the round's log; their prefix says who measured them."""
-        rounds: list[TrainRound | MissedRound] = [*self.server.missed[-1:]]
-        rounds += [] if self._round is None else [self._round]
-        if record is not None and rounds:
-            rounds[-1].metrics |= reported.named(record, prefix)
+        if record is not None:
+            self._round.metrics |= reported.named(record, prefix)
 
-    def _log_outcomes(self, round_: TrainRound) -> None:
-        present = round_.outcome[self.server.state.active]  # without those who have left
+    def _log_outcomes(self, round_: LiveRound) -> None:
+        present = round_.applied.outcome[self.server.state.active]  # without those who have left
         counts = np.bincount(present, minlength=len(Outcome))
         words = [
             f"{counts[one]} {one.name.lower().replace('_', ' ')}" for one in Outcome if counts[one]
@@ -605,7 +595,6 @@ class UnderstudyStrategy(FlowerStrategy):
                 "clients that need longer, set a longer `deadline`",
                 self.timing.deadline,
             )
-        assert round_.applied is not None
         if told := logged.stand_ins(round_.applied, self.server.roster.clients):
             logger.info("\t> stood in: %s", told)
         for line in logged.warnings(
@@ -613,25 +602,23 @@ class UnderstudyStrategy(FlowerStrategy):
         ):
             logger.warning("\t> %s", line)
 
-    def _finish_round(self) -> None:
-        """Log the round, and commit the state that follows it."""
+    def _end_round(self, result: Result | None = None) -> None:
+        """Log the round, and commit the state that follows it; `result` is our own loop's."""
         self._mailbox.calls.end_round()  # an empty round too many is not committed
-        round_, self._round = self._round, None
-        if round_ is None:
-            for passed in self.server.missed[-1:]:
-                passed.seconds = self._mailbox.clock.now() - passed.began
+        round_, now = self._round, self._mailbox.clock.now()
+        self._round = LiveRound(self.server.t, now)
+        round_.lasted = now - round_.began
+        if not round_.trains:
             return
-        seconds = self._mailbox.clock.now() - round_.began
         self.outcomes = round_.outcomes(self.server.roster.clients)
         busy = [
             Busy(one.client, one.node.id, one.node.activated, one.asked_at)
             for one in self._mailbox.owed.values()
             if one.client >= 0
         ]
-        log = round_.log(seconds, self.server.own.clock + seconds)
-        if self.server.results is not None and self._result is not None:
-            self.server.results.append(self._result, round_.t + 1)
-        self.server.finish_round(log, self.outcomes, [*busy, *self.server.busy])
+        if self.server.results is not None and result is not None:
+            self.server.results.append(result, round_.t + 1)
+        self.server.end_round(round_, [*busy, *self.server.busy])
 
 
 def _by_request(replies: Iterable[Message]) -> dict[str, Message]:

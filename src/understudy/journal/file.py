@@ -1,20 +1,27 @@
-"""Logs of a run in a file, one line a round."""
+"""`LogFile`: the rounds of a run in a file, one line a round, and beside it what the run is."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from understudy.core.files import file_named, refuse_link, sync_folder
+from understudy.core.files import file_named, refuse_link, sync_folder, write_file
 from understudy.core.json_lines import is_damaged, sealed
 from understudy.core.types import RoundLog
 from understudy.journal.codec import line_of, log_of_line
+from understudy.journal.protocol import Journal
+from understudy.memory.run_folder import ABOUT
 from understudy.memory.tensor_stream import CheckpointError, named_faults
 
 
-class LogFile:
+class LogFile(Journal):
     """Appends round logs; lines of rounds that were not committed are dropped on resume.
+
+    What the run is, and how it ended, is in ``run.json`` beside it.
 
     A line ends with the CRC-32 of what is before it; lines from before there were checksums are
     read as they are. A line that is damaged or not where it belongs is an error that names it.
@@ -40,6 +47,22 @@ class LogFile:
         os.truncate(path, size)
         self._size = size  # of the lines that are known to be on the disk
         self._unwritten: list[bytes] = []
+        self._about: dict[str, Any] = {}
+
+    def begin(self, run: str, resolved: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+        self._about = {"run": run, "resolved": dict(resolved), "facts": dict(facts)}
+        self._describe("running")
+
+    def finish(self) -> None:
+        self._describe("done")
+
+    def fail(self, error: str) -> None:
+        with suppress(OSError):  # a full disk may be what ends the run
+            self._describe("failed", error)
+
+    def _describe(self, status: str, error: str = "") -> None:
+        about = {**self._about, "status": status, "error": error}
+        write_file(self.path.with_name(ABOUT), sealed(json.dumps(about).encode()))
 
     def append(self, log: RoundLog) -> None:
         self._unwritten.append(sealed(line_of(log)) + b"\n")

@@ -1,4 +1,4 @@
-"""Logs of a run in memory."""
+"""`KeptLogs`: the rounds of a run in memory."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import numpy as np
 
 from understudy.core.types import RoundLog
 from understudy.journal.codec import line_of, log_of_line
+from understudy.journal.protocol import Journal
 
 LARGE = 4096  # bytes of a log's arrays from which on it is kept compressed
 
 
-class KeptLogs(Sequence[RoundLog]):
+class KeptLogs(Sequence[RoundLog], Journal):
     """The logs of a run, in memory; large ones are compressed, and unpacked when asked for.
 
     Methods that remember everyone log 25 bytes for each client: of 10,000 clients and 1,000 rounds
@@ -23,8 +24,7 @@ class KeptLogs(Sequence[RoundLog]):
     def __init__(self) -> None:
         self._kept: list[RoundLog | bytes] = []
 
-    def keep(self, log: RoundLog) -> None:
-        """One more round."""
+    def append(self, log: RoundLog) -> None:
         small = sum(array.nbytes for array in _arrays(log)) < LARGE
         self._kept.append(log if small else line_of(log))
 

@@ -13,10 +13,10 @@ from understudy.memory.writer_lock import WriterLock
 
 STATE = "state.safetensors"
 ROUNDS = "rounds.jsonl"  # the log of each round, a line each
-LIVE = "run.json"  # of a live federation: its settings and clients, and how it ended
+ABOUT = "run.json"  # settings and clients of a run, and how it ended
 # what may be swept: never a file that somebody else put into the folder
 OURS = re.compile(
-    r"(sampler|compensator|server|local|guard)-\d+\.rows"
+    r"(sampler|compensator|server|local|guard|extra)-\d+\.rows"
     r"|population-\d+\.safetensors(\.new)?|state\.safetensors\.new"
 )
 

@@ -51,8 +51,16 @@ FORMAT = 1
 LAST_ROUND = 2**53  # a file that says more is not one of ours
 # What older checkpoints do not hold, and stays as a new state has it. They did not note rounds
 # without a step: these count as updates in the schedules' clock, as they did when they were played;
-# nor, for Gather, the base weights of the round in which a client came.
-LATER = ("idle", "compensator.base_when_came")
+# nor, for Gather, the base weights of the round in which a client came. Simulations had updates in
+# flight beside the rows, and live federations drew their attendance again.
+LATER = (
+    "idle",
+    "compensator.base_when_came",
+    "extra",
+    "extra.attendance",
+    "extra.availability",
+    "extra.flight.rows",
+)
 
 __all__ = ["FolderInUse", "commit", "load_state", "resume", "save_state"]
 
@@ -104,7 +112,7 @@ def resume(folder: str | Path, strategy: Strategy, extra: Any = None) -> ServerS
         A run's folder.
     strategy : Strategy
         The one that made it; another one is refused, naming what differs.
-    extra : dataclass, optional
+    extra : dataclass, or function of a Setup that makes it, optional
         Where the run kept something of its own in `ServerState.extra`: an object of that form, to
         be filled.
     """
@@ -131,7 +139,14 @@ def _resumed(reader: Reader, run_folder: RunFolder, strategy: Strategy, extra: A
     state = _rebuilt(reader, strategy, population, extra, rows_on="meta")  # in files
     for path, store in list(row_stores(state)):
         owner, name = owner_of(state, path)
-        setattr(owner, name, reopened(store, reader, path, files))
+        if path in LATER and path not in files:
+            empty = RowStore(
+                store.n_rows, store.width, store.dtype, "cpu", run_folder.new_rows("extra")
+            )
+            setattr(owner, name, empty)
+            files[path] = str(empty.path and empty.path.name)  # not to be swept
+        else:
+            setattr(owner, name, reopened(store, reader, path, files))
     run_folder.population_file, run_folder.population = population_file, population
     run_folder.sweep(keep={*files.values(), population_file})  # last: nothing is lost by an error
     return state
@@ -274,8 +289,7 @@ def _rebuilt(
             f"{reader.path}: n_parameters: expected at most {len(params)}, got {n_parameters}"
         )
     seed, _ = reader.number("seed", low=0), reader.number("t", low=0, high=LAST_ROUND)
-    state = strategy._fresh(population, params, seed, n_parameters, None, rows_on)
-    state.extra = extra
+    state = strategy._fresh(population, params, seed, n_parameters, None, rows_on, extra)
     for path, template in list(leaves(state)):
         owner, name = owner_of(state, path)
         if path in kinds:
@@ -284,7 +298,7 @@ def _rebuilt(
             setattr(owner, name, fitting(reader, path, template, value))
         elif path in numbers:
             setattr(owner, name, fitting(reader, path, template, numbers[path]))
-        elif not isinstance(template, RowStore) and path not in ("extra", *LATER):
+        elif not isinstance(template, RowStore) and path not in LATER:
             raise CheckpointError(f"{reader.path}: {path} is missing")
     return state
 

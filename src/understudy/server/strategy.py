@@ -181,8 +181,9 @@ class Strategy:
             Take up the run that the folder holds, if it holds one; else that is an error. So the
             same program begins a run and resumes it. Model and population are then those of
             the run; seed, number of clients or size of the model that differ are refused.
-        extra : dataclass, optional
-            What whoever runs the rounds wants to be committed with the state: arrays and numbers.
+        extra : dataclass, or function of a Setup that makes it, optional
+            What whoever runs the rounds wants to be committed with the state: arrays, numbers, and
+            rows, which `Setup.rows` makes.
         round_memory : float
             Bytes that the updates of one round take in memory at most, where whoever runs the
             rounds keeps more of them on the disk. Too little memory is refused here.
@@ -200,8 +201,8 @@ class Strategy:
         refuse_if_too_large(need, None if folder is None else Path(folder))
         run_folder = None if folder is None else RunFolder.create(Path(folder))
         try:
-            state = self._fresh(population, params.detach().clone(), seed, n_parameters, run_folder)
-            state.extra = extra
+            params = params.detach().clone()
+            state = self._fresh(population, params, seed, n_parameters, run_folder, extra=extra)
             checkpoint.commit(state)
         except BaseException:
             if run_folder is not None:
@@ -217,9 +218,12 @@ class Strategy:
         n_parameters: int,
         run_folder: RunFolder | None,
         rows_on: torch.device | str | None = None,
+        extra: Any = None,
     ) -> ServerState:
         n = population.n_clients
-        states = self._init_parts(population, params, n_parameters, seed, 0, run_folder, rows_on)
+        setup = _setups(population, params, n_parameters, seed, 0, run_folder, rows_on)
+        with one_thread():
+            states = part_states(self, setup)
         unknown = np.full(n, np.nan)
         known = population.n_examples
         counts = population.label_counts
@@ -235,38 +239,9 @@ class Strategy:
             pending=np.zeros((0, 2), dtype=np.int64),
             **states,
             made_by=self,
+            extra=extra(setup("extra")) if callable(extra) else extra,
             _run_folder=run_folder,
         )
-
-    def _init_parts(
-        self,
-        population: Population,
-        params: torch.Tensor,
-        n_parameters: int,
-        seed: int,
-        t: int,
-        run_folder: RunFolder | None,
-        rows_on: torch.device | str | None = None,
-    ) -> dict[str, Any]:
-        """The parts' own states; on growing, for the larger population, at its round."""
-
-        def setup(role: str) -> Setup:
-            def rows(width: int | None = None, dtype: torch.dtype | None = None) -> RowStore:
-                # tables over clients are looked at with NumPy: on the CPU, wherever the model is
-                over_clients = width is not None and params.device.type != "meta"
-                return RowStore(
-                    population.n_clients,
-                    len(params) if width is None else width,
-                    params.dtype if dtype is None else dtype,
-                    rows_on or ("cpu" if over_clients else params.device),
-                    None if run_folder is None else run_folder.new_rows(role),
-                )
-
-            rng = generator(seed, f"init/{role}", t)
-            return Setup(population, params, n_parameters, t, rng, rows)
-
-        with one_thread():
-            return part_states(self, setup)
 
     # -- a round -------------------------------------------------------------------------------
 
@@ -327,9 +302,7 @@ class Strategy:
         population, n_examples, label_counts = grown_facts(state, population)
         slots = [(store, store.slot) for _, store in row_stores(state)]
         try:
-            new = self._init_parts(
-                population, state.params, state.n_parameters, state.seed, state.t, state._run_folder
-            )
+            new = self._parts_like(state, population, state._run_folder, rows_on=None)
             grown = {name: grow_part(getattr(state, name), part) for name, part in new.items()}
         except BaseException:
             for store, slot in slots:
@@ -371,11 +344,19 @@ class Strategy:
         checkpoint.commit(state)
         erase_free_rows(state)  # the commit before this one needed them
 
-    def _parts_like(self, state: ServerState, population: Population) -> dict[str, Any]:
-        """The parts' states for a population, as they would be now; rows have no storage."""
-        return self._init_parts(
-            population, state.params, state.n_parameters, state.seed, state.t, None, "meta"
-        )
+    def _parts_like(
+        self,
+        state: ServerState,
+        population: Population,
+        run_folder: RunFolder | None = None,
+        rows_on: str | None = "meta",
+    ) -> dict[str, Any]:
+        """The parts' states for a population, as they would be now; on meta, without any rows."""
+        params, n_parameters, seed, t = state.params, state.n_parameters, state.seed, state.t
+        with one_thread():
+            return part_states(
+                self, _setups(population, params, n_parameters, seed, t, run_folder, rows_on)
+            )
 
     def _parts_to_retire(
         self, state: ServerState, population: Population
@@ -403,3 +384,31 @@ class Strategy:
     def resume(folder: str | Path, strategy: Strategy) -> ServerState:
         """The state of the last commit in `folder`, to continue from."""
         return checkpoint.resume(folder, strategy)
+
+
+def _setups(
+    population: Population,
+    params: torch.Tensor,
+    n_parameters: int,
+    seed: int,
+    t: int,
+    run_folder: RunFolder | None,
+    rows_on: torch.device | str | None,
+) -> Callable[[str], Setup]:
+    """What the part of each role gets at its `init`; on growing, at the round of that."""
+
+    def setup(role: str) -> Setup:
+        def rows(width: int | None = None, dtype: torch.dtype | None = None) -> RowStore:
+            # tables over clients are looked at with NumPy: on the CPU, wherever the model is
+            over_clients = width is not None and params.device.type != "meta"
+            return RowStore(
+                population.n_clients,
+                len(params) if width is None else width,
+                params.dtype if dtype is None else dtype,
+                rows_on or ("cpu" if over_clients else params.device),
+                None if run_folder is None else run_folder.new_rows(role),
+            )
+
+        return Setup(population, params, n_parameters, t, generator(seed, f"init/{role}", t), rows)
+
+    return setup

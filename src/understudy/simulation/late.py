@@ -8,25 +8,34 @@ import numpy as np
 import torch
 
 from understudy.core.types import Arrivals, Bools, Floats, Ints
+from understudy.memory.rows import RowStore
 
 
 @dataclass
 class InFlight:
-    """m updates and when each is due, in seconds of the simulated clock."""
+    """m updates and when each is due, in seconds of the simulated clock; one a client at most."""
 
     ids: Ints  # (m,)
     start: Ints  # (m,) the round they were asked in
     due: Floats  # (m,)
-    deltas: torch.Tensor  # (m, d) copies: rows of a round are borrowed
     n_examples: Floats  # (m,)
     n_steps: Floats  # (m,)
     losses: Floats  # (m,)
+    rows: RowStore | None  # their updates; None where nobody is ever late
+    deltas: torch.Tensor  # (m, d) the updates in checkpoints from before `rows`; now (0, d)
 
     @classmethod
-    def none(cls, params: torch.Tensor) -> InFlight:
+    def none(cls, params: torch.Tensor, rows: RowStore | None) -> InFlight:
         ints, floats = np.zeros(0, dtype=np.int64), np.zeros(0)
-        deltas = params.new_zeros((0, len(params)))
-        return cls(ints, ints.copy(), floats, deltas, floats.copy(), floats.copy(), floats.copy())
+        due, sizes, steps, losses = (floats.copy() for _ in range(4))
+        none = params.new_zeros((0, len(params)))
+        return cls(ints, ints.copy(), due, sizes, steps, losses, rows, none)
+
+    def store_rows(self) -> None:
+        """Put what an older checkpoint held beside the rows into them."""
+        if self.rows is not None and len(self.deltas):
+            self.rows.scatter(self.ids, self.deltas)
+            self.deltas = self.deltas[:0]
 
     def busy(self, n_clients: int) -> Bools:
         """(N,) who still works on an earlier request, and cannot be asked."""
@@ -38,14 +47,15 @@ class InFlight:
         """Some of a round's updates are under way; `due` is aligned with `arrivals`."""
         if not chosen.any():
             return
+        assert self.rows is not None
 
         def joined(old: Floats, new: object) -> Floats:
             return np.concatenate([old, np.asarray(new, dtype=np.float64)[chosen]])
 
         self.ids = np.concatenate([self.ids, np.asarray(arrivals.ids)[chosen]])
         self.start = np.concatenate([self.start, np.full(int(chosen.sum()), t)])
-        rows = [arrivals.deltas[int(i)] for i in np.flatnonzero(chosen)]
-        self.deltas = torch.cat([self.deltas, torch.stack(rows)])
+        for place in np.flatnonzero(chosen).tolist():
+            self.rows.put(int(arrivals.ids[place]), arrivals.deltas[place])
         self.due = joined(self.due, due)
         self.n_examples = joined(self.n_examples, arrivals.n_examples)
         self.n_steps = joined(self.n_steps, arrivals.n_steps)
@@ -53,12 +63,13 @@ class InFlight:
 
     def land(self, clock: float) -> Arrivals:
         """Take out what is due by now."""
-        if not len(self.ids):
-            return Arrivals.none()
         due = self.due <= clock
+        if not due.any() or self.rows is None:
+            return Arrivals.none()
+        here = self.ids[due]
         landed = Arrivals(
-            ids=self.ids[due],
-            deltas=[self.deltas[int(i)] for i in np.flatnonzero(due)],
+            ids=here,
+            deltas=list(self.rows.gather(here).to(self.deltas.device)),  # copies
             n_examples=self.n_examples[due],
             n_steps=self.n_steps[due],
             losses=self.losses[due],
@@ -66,7 +77,8 @@ class InFlight:
         )
         for name in ("ids", "start", "due", "n_examples", "n_steps", "losses"):
             setattr(self, name, getattr(self, name)[~due])
-        self.deltas = self.deltas[torch.from_numpy(~due).to(self.deltas.device)]
+        for client in here.tolist():
+            self.rows.drop(client)
         return landed
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import logging
 import threading
@@ -19,27 +20,28 @@ from torch import nn
 
 from understudy.core import checks
 from understudy.core.brief import brief
-from understudy.core.describe import differences
+from understudy.core.describe import describe, differences, told_fields
 from understudy.core.files import refuse_link
 from understudy.core.flat import Layout
 from understudy.core.rng import generator
 from understudy.core.threads import one_thread
-from understudy.core.types import Arrivals, Cohort, Floats, Ints, RoundLog
+from understudy.core.types import Arrivals, Cohort, Floats, Ints, RoundLog, Setup
 from understudy.journal.file import LogFile
 from understudy.journal.memory import KeptLogs
-from understudy.journal.protocol import Ledger
-from understudy.journal.rounds import log_of, row_of
-from understudy.memory.commits import COMMIT_EVERY
+from understudy.journal.protocol import Journal
+from understudy.journal.rounds import row_of
 from understudy.memory.run_folder import ROUNDS, STATE
 from understudy.memory.tensor_stream import CheckpointError, named_faults
 from understudy.parts.delay import round_seconds, tell_of_cohort
 from understudy.server import checkpoint
+from understudy.server.loop import RoundLoop
 from understudy.server.state import ServerState
 from understudy.server.strategy import Filled, Strategy
 from understudy.simulation import oracle
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.models import Model
 from understudy.simulation.data.shared_memory import IN_MEMORY
+from understudy.simulation.facts import run_facts
 from understudy.simulation.late import InFlight, together
 from understudy.simulation.references import constant_scores
 from understudy.simulation.settings import ENGINE_BEFORE, Options, Simulation, shows_settings
@@ -100,8 +102,8 @@ class Run:
         All else. `simulate` takes them one by one.
     folder : path, optional
         Where the run is kept.
-    ledger : Ledger, optional
-        Who keeps the logs; by default a file in the folder.
+    journal : Journal, optional
+        What keeps the logs; by default a file in the folder.
     """
 
     @one_thread()  # a forked child has no other, and larger arrays would wait for them
@@ -111,7 +113,7 @@ class Run:
         strategy: Strategy,
         settings: Simulation,
         folder: str | Path | None = None,
-        ledger: Ledger | None = None,
+        journal: Journal | None = None,
     ) -> None:
         settings.check(federation)
         federation = settings.fitted(federation)
@@ -140,15 +142,12 @@ class Run:
         self._rows: list[dict[str, float]] = []
         self._kept = KeptLogs()
         self.last: RoundLog | None = None  # of the rounds yielded so far
-        self._logs: Ledger | None = ledger
-        self._stored: Iterator[RoundLog] = iter(())  # of rounds played before, not yet yielded
+        self._stored: Iterator[RoundLog] = iter(())  # of rounds run before, not yet yielded
         self._playing = threading.Lock()
-        self._whole = True  # False while the state is being changed
-        self.state = self._begun(None if folder is None else Path(folder))
-        self.state.commit_every = None  # logs come first: see _commit
+        self._loop = self._opened(None if folder is None else Path(folder), journal)
 
-    def _begun(self, folder: Path | None) -> ServerState:
-        """The state before the first round, or that of the last commit in the folder."""
+    def _opened(self, folder: Path | None, journal: Journal | None) -> RoundLoop:
+        """The loop before the first round, or after that of the last commit in the folder."""
         settings, start, about = self.settings, self.start(), ""
         if folder is not None:
             onednn = self._trainer.onednn
@@ -157,9 +156,15 @@ class Run:
         attendance, waiting = settings.availability.init(population), None
         if settings.delay is not None:
             waiting = settings.delay.init(population, len(start), self.strategy.local)
-        self._own = SimulationState(attendance, waiting, InFlight.none(start), 0.0, about)
+
+        def own(setup: Setup) -> SimulationState:
+            flight = InFlight.none(start, None if settings.delay is None else setup.rows())
+            return SimulationState(attendance, waiting, flight, 0.0, about)
+
         if folder is not None and (folder / "server" / STATE).is_file():
-            state = self._resumed(folder)
+            _refuse_other_run(folder, about, self._trainer.engine)
+            state = checkpoint.resume(folder / "server", self.strategy, own)
+            state.extra.flight.store_rows()
         else:
             state = self.strategy.init(
                 # checkpoints keep no names, so that a resumed strategy would not have them
@@ -168,37 +173,50 @@ class Run:
                 seed=settings.seed,
                 n_parameters=self._layout.n_parameters,
                 folder=None if folder is None else folder / "server",
-                extra=self._own,
+                extra=own,
                 round_memory=IN_MEMORY,
             )
-        if folder is not None:
-            self._open_logs(folder / ROUNDS, state)
-        return state
+        try:
+            if journal is None and folder is not None:
+                journal = LogFile(folder / ROUNDS, state.t)
+            journals = () if journal is None else (journal,)
+            loop = RoundLoop(self.strategy, state, settings.availability, journals)
+            if folder is not None and journal is not None:
+                # rounds after the last commit are run again, whether or not their logs were kept
+                self._stored = journal.stored(min(settings.rounds, state.t))
+            run = hashlib.sha256(about.encode()).hexdigest()
+            facts = run_facts(self.federation, state.n_parameters, self.engine)
+            loop.describe(run, self._resolved(), facts)
+        except BaseException:
+            state.close()
+            raise
+        return loop
 
-    def _resumed(self, folder: Path) -> ServerState:
-        own, stored = json.loads(self._own.about), _stored_about(folder) or {}
-        stored.setdefault("engine", ENGINE_BEFORE)
-        found = differences(own, stored)
-        if own["engine"] != stored["engine"] and len(found) == 1:
-            raise OtherEngine(folder, stored["engine"], self._trainer.engine)
-        if found:
-            raise CheckpointError(f"{folder}: holds another run: {'; '.join(found)}")
-        return checkpoint.resume(folder / "server", self.strategy, self._own)
+    def _resolved(self) -> dict[str, Any]:
+        """What a study would say of the run."""
+        told = [item.name for item in told_fields(self.settings) if item.name != "model"]
+        return {
+            "data": {"class": "simulation"},
+            "model": {"class": type(self._first).__name__},
+            "strategy": describe(self.strategy),
+            "analysis": [],
+            **{name: describe(getattr(self.settings, name)) for name in told},
+        }
 
-    def _open_logs(self, path: Path, state: ServerState) -> None:
-        if self._logs is None:
-            try:
-                self._logs = LogFile(path, state.t)
-            except BaseException:
-                state.close()
-                raise
-        # rounds after the last commit are played again, whether or not their logs were kept
-        self._stored = self._logs.stored(min(self.settings.rounds, state.t))
+    @property
+    def state(self) -> ServerState:
+        """The server's."""
+        return self._loop.state
+
+    @property
+    def _own(self) -> SimulationState:
+        own: SimulationState = self.state.extra
+        return own
 
     # -- rounds --------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[RoundLog]:
-        if not self._whole:
+        if not self._loop.is_whole:
             raise RuntimeError(
                 f"round {self.state.t} was interrupted by an error; make the run again by the same "
                 "call (with a folder it resumes from the last commit)"
@@ -208,9 +226,14 @@ class Run:
                 yield self._noted(log)
             while self.state.t < self.settings.rounds:
                 yield self._noted(self._round_alone())
+            self._loop.commit()
+            self._loop.finish()
             self.close()
+        except Exception as error:
+            self._loop.fail(error)
+            raise
         finally:
-            self._commit(every=0.0)
+            self._loop.commit()
 
     def _round_alone(self) -> RoundLog:
         """A round, unless another thread plays one: the two would write to the same state."""
@@ -228,12 +251,9 @@ class Run:
     def _round(self) -> RoundLog:
         settings, own, state, t = self.settings, self._own, self.state, self.state.t
         begin = clock = perf_counter()
-        rng = generator(settings.seed, "availability", t)
-        p = settings.availability.rates(own.attendance, t)
-        available = settings.availability.draw(own.attendance, t, rng)
-        available = available & ~own.flight.busy(len(available))
-        cohort = self.strategy.select(
-            state, available, p=p, losses=lambda ids: self._trainer.losses(state.params, ids)
+        cohort = self._loop.begin(
+            ~own.flight.busy(state.n_clients),
+            losses=lambda ids: self._trainer.losses(state.params, ids),
         )
         seconds, deadline = self._seconds(cohort)
         timings = {"select": perf_counter() - clock}
@@ -244,16 +264,21 @@ class Run:
         in_time = seconds[comes] <= deadline
         timings["train"] = perf_counter() - clock
 
-        self._whole = False
-        begun, own.clock = own.clock, own.clock + round_seconds(seconds, deadline)
-        landed = own.flight.land(own.clock)
-        own.flight.add(trained, ~in_time, begun + seconds[comes], t)
+        self._loop.is_whole = False
+        now = own.clock + round_seconds(seconds, deadline)
+        landed = own.flight.land(now)
+        own.flight.add(trained, ~in_time, own.clock + seconds[comes], t)
         arrivals = together(trained, in_time, landed, t)
-        filled = self.strategy.fill(state, cohort, arrivals)
-        clock = perf_counter()
-        notes, errors = self._oracle(filled, cohort, trained) if settings.oracle else ({}, None)
-        timings["oracle"] = perf_counter() - clock
-        applied = self.strategy.finish(state, filled)
+        notes: dict[str, float] = {}
+        errors: Floats | None = None
+
+        def look(filled: Filled) -> None:
+            nonlocal notes, errors
+            clock = perf_counter()
+            notes, errors = self._oracle(filled, cohort, trained) if settings.oracle else ({}, None)
+            timings["oracle"] = perf_counter() - clock
+
+        applied = self._loop.step(cohort, arrivals, look)
         timings |= applied.timings
 
         clock = perf_counter()
@@ -261,7 +286,7 @@ class Run:
         timings["evaluate"] = perf_counter() - clock
         timings["round"] = perf_counter() - begin
         megabytes = state.params.nbytes / 1e6
-        log = log_of(
+        return self._loop.end(
             applied,
             notes,
             metrics=metrics,
@@ -270,13 +295,8 @@ class Run:
             megabytes_up=megabytes * len(arrivals),
             megabytes_down=megabytes * cohort.vectors_down * len(cohort.asked),
             timings=timings,
-            clock=own.clock,
+            clock=now,
         )
-        if self._logs is not None:
-            self._logs.append(log)
-        self._whole = True
-        self._commit(every=COMMIT_EVERY)
-        return log
 
     def _seconds(self, cohort: Cohort) -> tuple[Floats, float]:
         """When each of the asked answers, and when the server stops waiting."""
@@ -301,7 +321,7 @@ class Run:
 
     def _noted(self, log: RoundLog) -> RoundLog:
         self._rows.append(row_of(log))
-        self._kept.keep(log)
+        self._kept.append(log)
         self.last = log
         return log
 
@@ -380,20 +400,12 @@ class Run:
 
         return pandas.DataFrame(self._rows)
 
-    def _commit(self, every: float) -> None:
-        """Logs first, then the state that follows them; never in the middle of a round."""
-        if self._logs is None or not self._whole or not checkpoint.commit_is_due(self.state, every):
-            return
-        self._logs.flush()
-        checkpoint.commit(self.state)
-
     def close(self) -> None:
         """Commit, and let go of shared memory and of the folder."""
-        self._commit(every=0.0)
+        self._loop.commit()
         self._trainer.close()
-        if self._logs is not None and self.state._run_folder is not None:
-            self.state.close()
-            self._logs = None  # another process may go on with the run now
+        if self.state._run_folder is not None:
+            self._loop.close()
 
     def __enter__(self) -> Self:
         return self
@@ -414,6 +426,17 @@ def _stored_about(folder: Path) -> dict[str, Any] | None:
     with named_faults(folder / "server" / STATE):
         told = checkpoint.numbers_of(folder / "server").get("extra.about", "{}")
         return dict(json.loads(told))
+
+
+def _refuse_other_run(folder: Path, about: str, engine: EngineChoice) -> None:
+    """Refuse to resume what is not this run, naming each difference."""
+    own, stored = json.loads(about), _stored_about(folder) or {}
+    stored.setdefault("engine", ENGINE_BEFORE)
+    found = differences(own, stored)
+    if own["engine"] != stored["engine"] and len(found) == 1:
+        raise OtherEngine(folder, stored["engine"], engine)
+    if found:
+        raise CheckpointError(f"{folder}: holds another run: {'; '.join(found)}")
 
 
 def _engine_for(settings: Simulation, stored: dict[str, Any] | None) -> str:

@@ -15,8 +15,8 @@ import torch
 from tests.studies.running import study_in
 from understudy import FixedDropout, fdms
 from understudy.commands import errors
+from understudy.server import loop
 from understudy.simulation import clustered_digits, simulate
-from understudy.simulation import run as engine
 from understudy.simulation.training import trainer as training
 from understudy.simulation.training.pool import end_workers
 from understudy.studies.definition.errors import StudyError
@@ -70,7 +70,7 @@ def test_what_is_found_does_not_depend_on_a_stop(tmp_path, monkeypatch):
     """All rounds are committed, and the process ends during the analysis; when it is taken up
     again, somebody stops it at once: all that is left is the analysis, which sees every round.
     """
-    monkeypatch.setattr(engine, "COMMIT_EVERY", 0.0)
+    monkeypatch.setattr(loop, "COMMIT_EVERY", 0.0)
     cell = study_in(tmp_path / "study", plugin="pacing_stop").cells()[0]
     first = Reporter()
     with monkeypatch.context() as broken:

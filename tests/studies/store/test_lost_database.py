@@ -14,7 +14,7 @@ import pytest
 from tests.cli import Command
 from tests.studies.running import assert_same, contents, study_in
 from understudy.commands import errors
-from understudy.simulation import run as engine
+from understudy.server import loop
 from understudy.studies.execution.runner import run_study
 from understudy.studies.store.connection import StoreFull, StoreMoved
 from understudy.studies.store.store import FILE, Store
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.process
 @pytest.fixture(autouse=True)
 def _a_commit_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMMIT_EVERY", "0")
-    monkeypatch.setattr(engine, "COMMIT_EVERY", 0.0)
+    monkeypatch.setattr(loop, "COMMIT_EVERY", 0.0)
 
 
 @pytest.fixture(scope="module")

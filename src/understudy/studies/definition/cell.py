@@ -27,7 +27,7 @@ from understudy.studies.definition.identity import (
 from understudy.studies.definition.names import KEY_DIGITS
 
 if TYPE_CHECKING:
-    from understudy.journal.protocol import Ledger
+    from understudy.journal.protocol import Journal
     from understudy.simulation.data.federation import Federation
     from understudy.simulation.data.models import Model
     from understudy.simulation.run import Run
@@ -126,7 +126,7 @@ class Task:
         federation: Federation | None = None,
         *,
         folder: Path | None = None,
-        ledger: Ledger | None = None,
+        journal: Journal | None = None,
         workers: int | None = None,
     ) -> Run:
         """The simulation, ready to be iterated; with a folder it continues where it stopped."""
@@ -136,7 +136,7 @@ class Task:
         data, strategy = self.federation() if federation is None else federation, self.strategy
         if self.pooled:
             data, strategy = pooled(data, strategy)
-        return Run(data, strategy, replace(self.settings, workers=workers), folder, ledger)
+        return Run(data, strategy, replace(self.settings, workers=workers), folder, journal)
 
     def settled(self) -> Task:
         """The same task, its numbers as its parts declare them: 1 where 1.0 is meant is 1.0."""

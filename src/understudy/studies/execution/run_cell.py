@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import platform
 import shutil
 import sys
 import time
@@ -16,9 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import cloudpickle
-import numpy as np
-import torch
 
+from understudy.journal.protocol import Journal
 from understudy.memory.tensor_stream import CheckpointError
 from understudy.memory.writer_lock import FolderInUse
 from understudy.studies.definition import plugins
@@ -113,12 +111,16 @@ class Reporter(Protocol):
     def progress(self, t: int, measured: str) -> None: ...
 
 
-class SentLogs:
-    """A ledger whose logs are stored by the reporter."""
+class SentLogs(Journal):
+    """A journal whose logs are stored by the reporter."""
 
     def __init__(self, reporter: Reporter, earlier: tuple[RoundLog, ...]) -> None:
         self._reporter, self._earlier = reporter, earlier
         self._unsent: list[RoundLog] = []
+        self.facts: Mapping[str, Any] = {}
+
+    def begin(self, run: str, resolved: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+        self.facts = facts
 
     def append(self, log: RoundLog) -> None:
         self._unsent.append(log)
@@ -162,10 +164,10 @@ def run_cell(request: CellRequest, reporter: Reporter, data_cache: DataCache) ->
         _refuse_edited(request.sources)
         federation = data_cache.federation(request)
         task = task.changed(data=federation)
-        run, begins_anew = _opened(task, federation, request, reporter)
+        run, facts = _opened(task, federation, request, reporter)
         try:
-            facts = facts_of(run.federation, run) | ({"pooled": True} if task.pooled else {})
-            reporter.begun({**facts, BEGINS_ANEW: begins_anew})
+            pooled = {"pooled": True} if task.pooled else {}
+            reporter.begun({**facts, "reference": run.constant_scores(), **pooled})
             findings = _run_rounds(run, task, reporter)
             run.close()  # the last logs, and the state that follows them
             if run.state.t < task.rounds:
@@ -216,17 +218,17 @@ def _refuse_edited(sources: Mapping[str, str | None]) -> None:
 
 def _opened(
     task: Task, federation: Federation, request: CellRequest, reporter: Reporter
-) -> tuple[Run, str]:
-    """The run; and why it begins anew, where its checkpoint is of another engine."""
+) -> tuple[Run, Mapping[str, Any]]:
+    """The run and its facts; one is why it begins anew, where a checkpoint is of another engine."""
     from understudy.simulation.run import OtherEngine
 
     folder = None if request.folder is None else Path(request.folder)
-    ledger, begins_anew = SentLogs(reporter, request.stored), ""
+    journal, begins_anew = SentLogs(reporter, request.stored), ""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
-            run = task.open(federation, folder=folder, ledger=ledger, workers=request.workers)
-            return run, begins_anew
+            run = task.open(federation, folder=folder, journal=journal, workers=request.workers)
+            return run, {**journal.facts, BEGINS_ANEW: begins_anew}
         except OtherEngine as error:
             assert folder is not None
             begins_anew = (
@@ -234,7 +236,7 @@ def _opened(
                 f"{error.ours!r}"
             )
             shutil.rmtree(folder / "server")
-            ledger = SentLogs(reporter, ())
+            journal = SentLogs(reporter, ())
         except FolderInUse:
             if time.monotonic() > deadline:
                 raise
@@ -261,42 +263,6 @@ def data_key(cell: Cell) -> str:
     data = cell.task.data
     root = str(data.settings.get("root")) if isinstance(data, DataRecipe) else ""
     return json.dumps([cell.resolved["data"], root], sort_keys=True)
-
-
-def facts_of(federation: Federation, run: Run) -> dict[str, Any]:
-    """What tables and pictures want to know of a cell's clients, as plain data."""
-    groups, names = federation.groups, federation.names
-    return {
-        "n_clients": federation.n_clients,
-        "names": None if names is None else list(names),
-        "groups": None if groups is None else groups.tolist(),
-        "sizes": federation.sizes.tolist(),
-        "per_client_test": federation.per_client_test,
-        "test_sizes": _own_test_sizes(federation),
-        "n_parameters": run.state.n_parameters,
-        "n_classes": federation.n_classes,
-        "data": federation.name,
-        "reference": run.constant_scores(),
-        "engine": run.engine,
-        "versions": versions(),
-    }
-
-
-def _own_test_sizes(federation: Federation) -> list[int] | None:
-    """Test examples of each client, where they are its own."""
-    if federation.test_clients is None:
-        return None
-    return [len(own) for own in federation.client_tests()]
-
-
-def versions() -> dict[str, str]:
-    """What bits depend on, besides this package: libraries, and the kind of CPU."""
-    return {
-        "Python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "numpy": np.__version__,
-        "CPU": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}",
-    }
 
 
 def error_report(error: BaseException) -> tuple[str, str]:

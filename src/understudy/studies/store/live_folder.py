@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from understudy._version import __version__
 from understudy.core.json_lines import is_damaged, is_sealed
 from understudy.journal.follow import follow
-from understudy.memory.run_folder import LIVE, STATE
+from understudy.memory.run_folder import ABOUT, STATE
 from understudy.memory.writer_lock import taken
 from understudy.studies.definition.names import KEY_DIGITS
 from understudy.studies.store.live import LiveCell, about_live
@@ -28,11 +28,11 @@ STUDY = "live"  # what a folder's run is called, where nobody gave it a name
 
 def is_live_folder(folder: Path) -> bool:
     """Whether a live federation has kept its run here."""
-    if (folder / LIVE).is_file():
+    if (folder / ABOUT).is_file():
         return True
     if (folder / "outcomes.jsonl").is_file() and (folder / "server" / STATE).is_file():
         raise StoreError(
-            f"{folder}: a live run that an earlier version kept (no file {LIVE}); once the run is "
+            f"{folder}: a live run that an earlier version kept (no file {ABOUT}); once the run is "
             "resumed by this version, its rounds can be shown"
         )
     return False
@@ -40,7 +40,7 @@ def is_live_folder(folder: Path) -> bool:
 
 def refresh(folder: Path) -> str:
     """Bring the store in a live run's folder up to date; the name of its study."""
-    about = _about(folder / LIVE)
+    about = _about(folder / ABOUT)
     run, logs = about["run"][:KEY_DIGITS], list(follow(folder))
     status = about["status"]
     if status == "running" and not _is_written(folder / "server"):

@@ -1,12 +1,12 @@
-"""One round of training, from who was asked to its log."""
+"""`LiveRound`: a round of a live federation, from who was asked to its log."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from flwr.app import Message, RecordDict
 
 from understudy.core.printable import one_line
@@ -15,10 +15,10 @@ from understudy.core.types import (
     Applied,
     Arrivals,
     Cohort,
+    Contributions,
     Outcome,
     Reason,
     Refusal,
-    RoundLog,
 )
 from understudy.flower.clients.roster import Client
 from understudy.flower.model_arrays import Unreadable
@@ -30,42 +30,46 @@ TOO_SLOW = "no answer in time"
 Read = Callable[[Request, Message], Update]  # raises Unreadable
 
 
-@dataclass
-class MissedRound:
-    """A round that passed before any client was known: logged once the federation has begun."""
-
-    began: float  # on the clock that `seconds` are measured by
-    seconds: float = 0.0
-    metrics: dict[str, float] = field(default_factory=dict)
+_NONE = np.zeros(0, dtype=np.int64)
+_NOBODY = Cohort(t=0, wanted=_NONE, weight=np.zeros(0), asked=_NONE, pending=_NONE.reshape(0, 2))
+_NOTHING = Applied(0, Contributions.none(), _NONE.astype(np.int8), (), {}, False, {})
 
 
 @dataclass
-class TrainRound:
-    """What is known of a round while it runs."""
+class LiveRound:
+    """What is known of a round while it runs.
+
+    One that passes before any client is known is logged once the federation has begun.
+    """
 
     t: int
-    cohort: Cohort
-    began: float  # on the clock that `seconds` are measured by
+    began: float  # on the clock that `lasted` is measured by
+    cohort: Cohort = _NOBODY
+    trains: bool = False  # whether clients are known, and asked to train
+    found: Collected = field(default_factory=Collected)  # answers that our own loop waited for
+    evaluation: list[tuple[Message, Request]] = field(default_factory=list)
+    evaluation_sent: dict[str, Request] = field(default_factory=dict)  # message id → request
+    lasted: float = 0.0  # seconds
     messages: list[tuple[Message, Request]] = field(default_factory=list)
     early: list[tuple[Request, Message]] = field(default_factory=list)  # answered beforehand
     sent: dict[str, Request] = field(default_factory=dict)  # message id → request
     came: list[tuple[Request, Update, RecordDict]] = field(default_factory=list)
     late: list[tuple[Request, Update]] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
-    settled: set[tuple[int, int]] = field(default_factory=set)  # (client, round): nothing will come
+    closed: set[tuple[int, int]] = field(default_factory=set)  # (client, round): nothing will come
     became: dict[int, Outcome] = field(default_factory=dict)  # more exact than what `apply` finds
     why: dict[int, str] = field(default_factory=dict)  # details for a person
     seconds: dict[int, float] = field(default_factory=dict)  # until each answered
     megabytes_down: float = 0.0
     metrics: dict[str, float] = field(default_factory=dict)
     timings: dict[str, float] = field(default_factory=dict)
-    applied: Applied | None = None
-    outcome: npt.NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, dtype=np.int8))
+    applied: Applied = _NOTHING
 
     # -- what came -----------------------------------------------------------------------------
 
-    def take(self, found: Collected, late: Sequence[tuple[Request, Message]], read: Read) -> None:
+    def take(self, late: Sequence[tuple[Request, Message]], read: Read) -> None:
         """Sort answers into updates, refusals and errors; nothing of it raises."""
+        found = self.found
         for request, reply in self.early:
             self._take(request, reply, read)
         for name, request in self.sent.items():
@@ -87,7 +91,7 @@ class TrainRound:
         reached = {request.client for request in self.sent.values()}
         reached |= {request.client for request, _ in self.early}
         for client in set(self.cohort.asked.tolist()) - reached:
-            self.settled.add((client, self.t))
+            self.closed.add((client, self.t))
             self.why[client] = "the message could not be sent"
         for request, reply in late:
             self._take_late(request, reply, read)
@@ -109,18 +113,18 @@ class TrainRound:
     def _take_late(self, request: Request, reply: Message, read: Read) -> None:
         """An update to learn from, or an error that nobody waits for any more."""
         if reply.has_error():
-            self.settled.add((request.client, request.t))
+            self.closed.add((request.client, request.t))
             return
         try:
             self.late.append((request, _update(request, reply, read)))
             before = self.t - request.t
             self.why[request.client] = f"asked {before} round{'s' * (before != 1)} before"
         except Unreadable as error:
-            self.settled.add((request.client, request.t))
+            self.closed.add((request.client, request.t))
             self.refusals.append(Refusal(request.client, error.reason, f"late: {error.detail}"))
 
     def _lost(self, request: Request, outcome: Outcome, why: str) -> None:
-        self.settled.add((request.client, request.t))
+        self.closed.add((request.client, request.t))
         self.became[request.client] = outcome
         self.why[request.client] = one_line(why, LONGEST_DETAIL)
 
@@ -148,13 +152,15 @@ class TrainRound:
 
     def close(self, applied: Applied) -> None:
         """The step is taken: set every client's outcome."""
-        self.applied, self.outcome = applied, applied.outcome.copy()
+        exact = applied.outcome.copy()
         for client, outcome in self.became.items():
-            if self.outcome[client] == Outcome.MISSING:
-                self.outcome[client] = outcome
+            if exact[client] == Outcome.MISSING:
+                exact[client] = outcome
         for refusal in applied.refusals:
             if isinstance(refusal.id, int):
                 self.why[refusal.id] = f"{refusal.reason}: {refusal.detail}"
+        refusals = (*self.refusals, *applied.refusals)
+        self.applied = replace(applied, outcome=exact, refusals=refusals)
 
     @property
     def is_too_short(self) -> bool:
@@ -165,11 +171,10 @@ class TrainRound:
 
     def refused_besides(self) -> list[tuple[int, str]]:
         """Answers that were refused of clients with another outcome, late ones; and why."""
-        assert self.applied is not None
         return [
             (one.id, f"{one.reason}: {one.detail}")
-            for one in (*self.refusals, *self.applied.refusals)
-            if isinstance(one.id, int) and self.outcome[one.id] != Outcome.REFUSED
+            for one in self.applied.refusals
+            if isinstance(one.id, int) and self.applied.outcome[one.id] != Outcome.REFUSED
         ]
 
     def senders(self) -> set[int]:
@@ -182,7 +187,7 @@ class TrainRound:
         return {
             clients[request.client].id: content
             for request, _, content in self.came
-            if self.outcome[request.client] == Outcome.CAME
+            if self.applied.outcome[request.client] == Outcome.CAME
         }
 
     def outcomes(self, clients: Sequence[Client]) -> tuple[ClientOutcome, ...]:
@@ -196,30 +201,21 @@ class TrainRound:
                 detail="" if outcome == Outcome.CAME else self.why.get(number, ""),
                 seconds=self.seconds.get(number),
             )
-            for number, outcome in enumerate(self.outcome)
+            for number, outcome in enumerate(self.applied.outcome)
             if outcome != Outcome.NOT_WANTED
         )
 
-    def log(self, seconds: float, clock: float) -> RoundLog:
-        """The round as it is kept."""
-        assert self.applied is not None
-        applied, contributions = self.applied, self.applied.contributions
+    def measured(self) -> dict[str, Any]:
+        """What the round's log holds besides what the server says of it."""
         updates = [*(update for _, update, _ in self.came), *(update for _, update in self.late)]
         clipped = sum(update.clipped for update in updates)
-        return RoundLog(
-            t=self.t,
-            outcome=self.outcome,
-            refusals=(*self.refusals, *applied.refusals),
-            ids=contributions.ids,
-            source=contributions.source,
-            coef=contributions.coef,
-            notes={**applied.notes, **({"clipped": float(clipped)} if clipped else {})},
-            metrics=self.metrics,
-            megabytes_up=sum(update.megabytes for update in updates),
-            megabytes_down=self.megabytes_down,
-            timings={**self.timings, **applied.timings, "round": seconds},
-            clock=clock,
-        )
+        return {
+            "notes": {"clipped": float(clipped)} if clipped else {},
+            "metrics": self.metrics,
+            "megabytes_up": sum(update.megabytes for update in updates),
+            "megabytes_down": self.megabytes_down,
+            "timings": {**self.timings, **self.applied.timings, "round": self.lasted},
+        }
 
 
 def _update(request: Request, reply: Message, read: Read) -> Update:

@@ -1,0 +1,40 @@
+"""What tables and pictures want to know of a run's clients, as plain data."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+import numpy as np
+import torch
+
+from understudy.simulation.data.federation import Federation
+
+
+def run_facts(federation: Federation, n_parameters: int, engine: str) -> dict[str, Any]:
+    """Of a run on these data, with a model of so many parameters, trained by this engine."""
+    groups, names = federation.groups, federation.names
+    own_tests = federation.test_clients is not None
+    return {
+        "n_clients": federation.n_clients,
+        "names": None if names is None else list(names),
+        "groups": None if groups is None else groups.tolist(),
+        "sizes": federation.sizes.tolist(),
+        "per_client_test": federation.per_client_test,
+        "test_sizes": [len(own) for own in federation.client_tests()] if own_tests else None,
+        "n_parameters": n_parameters,
+        "n_classes": federation.n_classes,
+        "data": federation.name,
+        "engine": engine,
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """What bits depend on, besides this package: libraries, and the kind of CPU."""
+    return {
+        "Python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "CPU": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}",
+    }
