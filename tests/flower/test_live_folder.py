@@ -185,7 +185,7 @@ def test_a_folder_without_a_run_is_named_and_not_the_runs_folder(tmp_path, comma
             done = command(name, str(folder))
             assert done.code == 2
             words = " ".join(done.err.split())
-            assert f"{folder.name}: expected a study or the folder of a live run" in words
+            assert f"{folder.name}: expected a study or the folder of a run" in words
             assert f"found {found}" in words
 
 

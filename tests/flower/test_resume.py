@@ -12,7 +12,7 @@ from flwr.app import Array, ArrayRecord
 from tests.crafted import contents_of, write_crafted
 from tests.flower.loopback import LoopbackGrid, PretendTime, nodes_of
 from tests.flower.toy import first_arrays, play, reply_of, round_of, toy_app
-from understudy import MIFA, FixedDropout, Outcome, Strategy, fdms
+from understudy import MIFA, FixedDropout, Markov, Outcome, Strategy, fdms
 from understudy.flower import UnderstudyStrategy, read_outcomes, request_retirement
 from understudy.memory.tensor_stream import CheckpointError
 from understudy.server.state import leaves, row_stores
@@ -89,6 +89,41 @@ def test_a_killed_run_goes_on_with_identical_state(name, when, tmp_path):
     assert read_outcomes(folder) == records
     assert [one.t for one in records] == sorted(one.t for one in records)
     assert [sum(one.t == t for one in records) for t in range(6)] == [5] * 6
+
+
+def joining(t):
+    """Five nodes, and four more that connect when round `t` ends."""
+    nodes = nodes_of(toy_app(noisy), 9)
+    grid = LoopbackGrid(nodes[:5])
+
+    def after_round(number):
+        if number == t:
+            grid.nodes |= {node.id: node for node in nodes[5:]}
+
+    return grid, after_round
+
+
+@pytest.mark.parametrize("stop", [5, 6])
+def test_attendance_is_resumed_and_not_drawn_again_for_those_who_are_there_now(stop, tmp_path):
+    """Drawn again with nine clients from the first round on, the newcomers would be others."""
+    drill = Markov(0.5, 20)  # its sessions are long: what was drawn before matters
+    grid, after_round = joining(2)
+    whole = play(grid, fdms(), rounds=8, availability=drill, after_round=after_round)
+    assert [len(outcomes) for outcomes in whole.history] == [5] * 4 + [9] * 4
+    grid, after_round = joining(2)
+    play(grid, fdms(), rounds=stop, availability=drill, after_round=after_round, folder=tmp_path)
+    again = play(grid, fdms(), rounds=8, availability=drill, folder=tmp_path)
+    assert again.history == whole.history[stop:]
+    np.testing.assert_equal(saved(again.server.state), saved(whole.server.state))
+
+
+def test_another_availability_at_a_resume_is_drawn_from_the_first_round_on(tmp_path):
+    grid = LoopbackGrid(nodes_of(toy_app(noisy), 5))
+    play(grid, rounds=3, availability=Markov(0.5, 3), folder=tmp_path)
+    again = play(grid, rounds=6, availability=FixedDropout(0.4), folder=tmp_path)
+    grid = LoopbackGrid(nodes_of(toy_app(noisy), 5))
+    whole = play(grid, rounds=6, availability=FixedDropout(0.4))
+    assert again.history == whole.history[3:]
 
 
 @pytest.mark.process

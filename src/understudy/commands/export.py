@@ -48,7 +48,7 @@ def export(
     """Export the results of a study, or the trained model of a cell.
 
     STUDY is its name, its file, its folder below runs, or the folder of a
-    live run; without it, the study that ran last. Without a level,
+    run; without it, the study that ran last. Without a level,
     cells.csv and curves.csv are written to a folder of the study's name:
     one row per cell, and at most 100 points of each cell's curves.
 

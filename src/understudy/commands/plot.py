@@ -26,7 +26,7 @@ def plot(
     """Write the figures of a study: PNG and SVG, or as --format says.
 
     STUDY is its name, its file, its folder below runs, or the folder of a
-    live run; without it, the study that ran last. NAMEs, or what they
+    run; without it, the study that ran last. NAMEs, or what they
     begin with, choose pictures; without one, all are written.
 
     understudy plot quickstart

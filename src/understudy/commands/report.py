@@ -24,7 +24,7 @@ def report(
     """Write the report of a study: one HTML file that works offline.
 
     STUDY is its name, its file, its folder below runs, or the folder of a
-    live run; without it, the study that ran last.
+    run; without it, the study that ran last.
 
     understudy report quickstart
     understudy report quickstart --figures pdf

@@ -38,7 +38,7 @@ def show(
     """Show the progress of a study, or one of its cells in full.
 
     RUN is a study, the first digits of a cell's key, as listed for the
-    study, or the folder of a live run. For a cell: its configuration, its
+    study, or the folder of a run. For a cell: its configuration, its
     last metrics, which clients are least represented, and who stood in for
     whom.
 

@@ -34,16 +34,16 @@ class Place(NamedTuple):
 def find(study: str | None, folder: Path) -> Place:
     """A stored study: by its name, its file, or its folder below the runs; None: the latest.
 
-    Also a live run's own folder, in place of the study or of the runs.
+    Also the own folder of a simulation or a live run, in place of the study or of the runs.
     """
     from understudy.studies.definition.builtins import refuse_missing_file
-    from understudy.studies.store.live_folder import STUDY, is_live_folder, refresh
+    from understudy.studies.store.own_folder import STUDIES, is_run_folder, refresh
     from understudy.studies.store.schema import StoreError
     from understudy.studies.store.store import FILE, Store
 
-    live = folder if study in (None, STUDY) else Path(str(study))
-    if is_live_folder(live):
-        return _unlinked(Place(live, refresh(live)))
+    own = folder if study in (None, *STUDIES) else Path(str(study))
+    if is_run_folder(own):
+        return _unlinked(Place(own, refresh(own)))
     if study is not None:
         given = Path(study)
         if given.suffix == ".toml":
@@ -55,8 +55,8 @@ def find(study: str | None, folder: Path) -> Place:
         elif len(given.parts) > 1:
             found = "no run" if given.is_dir() else "no such folder"
             raise StoreError(
-                f"{study}: expected a study or the folder of a live run, found {found} (a live run "
-                "has one from its first known client on)"
+                f"{study}: expected a study or the folder of a run, found {found} (a live run has "
+                "one from its first known client on)"
             )
     with Store.open(folder) as store:
         if study is not None:

@@ -62,7 +62,7 @@ def table(
     """Compare strategies, paired by seed.
 
     STUDY is its name, its file, its folder below runs, or the folder of a
-    live run; without it, the study that ran last.
+    run; without it, the study that ran last.
 
     understudy table quickstart
     understudy table quickstart --metric rounds_to_target

@@ -1,4 +1,4 @@
-"""A live run's own folder as a study: its rounds in a store that is made where it is."""
+"""A run's own folder as a study: its rounds in a store that is made where it is."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
     from understudy.studies.definition.cell import Cell
 
-STUDY = "live"  # what a folder's run is called, where nobody gave it a name
+STUDIES = {"live": "a live federation", "simulation": "a simulation"}  # what a run is called
 
 
-def is_live_folder(folder: Path) -> bool:
-    """Whether a live federation has kept its run here."""
+def is_run_folder(folder: Path) -> bool:
+    """Whether a live federation or `simulate` has kept its run here."""
     if (folder / ABOUT).is_file():
         return True
     if (folder / "outcomes.jsonl").is_file() and (folder / "server" / STATE).is_file():
@@ -39,21 +39,23 @@ def is_live_folder(folder: Path) -> bool:
 
 
 def refresh(folder: Path) -> str:
-    """Bring the store in a live run's folder up to date; the name of its study."""
+    """Bring the store in a run's folder up to date; the name of its study."""
     about = _about(folder / ABOUT)
+    study = "live" if about["resolved"]["data"]["class"] == "live" else "simulation"
     run, logs = about["run"][:KEY_DIGITS], list(follow(folder))
     status = about["status"]
     if status == "running" and not _is_written(folder / "server"):
         status = "stopped"  # killed: it can be resumed
     with suppress(StoreError), Store.open(folder) as store:
-        for cell in store.cells(STUDY):
+        for cell in store.cells(study):
             is_same = cell.key == run and (cell.status, cell.rounds) == (status, len(logs))
             if is_same and cell.facts == about["facts"]:
-                return STUDY
+                return study
     label = str(about["resolved"]["strategy"]["compensator"]["class"]).lower()
     cells = [LiveCell(run, {"strategy": label}, int(about["resolved"]["seed"]))]
     with Store.open(folder, write=True) as store:
-        store.save_study(STUDY, about_live(STUDY), cast("Sequence[Cell]", cells), __version__)
+        told = {**about_live(study), "shows": STUDIES[study], "live": study == "live"}
+        store.save_study(study, told, cast("Sequence[Cell]", cells), __version__)
         store.begin_anew(run, about["resolved"], about["facts"], __version__, logs)
         if status == "done":
             store.finish(run)
@@ -61,7 +63,7 @@ def refresh(folder: Path) -> str:
             store.fail(run, about["error"])
         elif status == "stopped":
             store.stop(run)
-    return STUDY
+    return study
 
 
 def _about(path: Path) -> Mapping[str, Any]:
