@@ -70,6 +70,12 @@ class InFlight:
         return landed
 
 
+def without_failed(pending: Ints, failed: Ints, t: int) -> Ints:
+    """(p, 2) open requests without those of round `t` whose clients failed: nothing will come."""
+    is_open: Bools = (pending[:, 1] != t) | ~np.isin(pending[:, 0], failed)
+    return pending[is_open]
+
+
 def together(fresh: Arrivals, chosen: Bools, late: Arrivals, t: int) -> Arrivals:
     """This round's updates that are in time, and those that landed."""
     if chosen.all() and not len(late):

@@ -40,7 +40,7 @@ from understudy.simulation import oracle
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.models import Model
 from understudy.simulation.data.shared_memory import IN_MEMORY
-from understudy.simulation.late import InFlight, together
+from understudy.simulation.late import InFlight, together, without_failed
 from understudy.simulation.references import constant_scores
 from understudy.simulation.settings import ENGINE_BEFORE, Options, Simulation, shows_settings
 from understudy.simulation.training.evaluation import PARTS, Evaluator
@@ -254,6 +254,7 @@ class Run:
         notes, errors = self._oracle(filled, cohort, trained) if settings.oracle else ({}, None)
         timings["oracle"] = perf_counter() - clock
         applied = self.strategy.finish(state, filled)
+        state.pending = without_failed(state.pending, cohort.asked[~comes], t)
         timings |= applied.timings
 
         clock = perf_counter()
