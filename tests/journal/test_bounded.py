@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from understudy.commands.show import _representation
 from understudy.core.types import Applied, Block, Contributions, Outcome, RoundLog
 from understudy.journal import bounded
 from understudy.journal.codec import line_of, log_of_line
@@ -83,6 +84,16 @@ def test_what_readers_count_is_that_of_the_whole_log(small, monkeypatch):
     assert set(call.stood_in) == {
         StoodIn(1, -1, 1), StoodIn(1, 1, 1), StoodIn(1, 4, 1), StoodIn(2, 0, 1)
     }  # fmt: skip
+
+
+def test_show_says_that_pairs_are_left_out(small, monkeypatch):
+    cut = log_of(applied(*BY_HAND, n_clients=5, came=[0]), {})
+    monkeypatch.setattr(bounded, "WHOLE", 100)
+    whole = log_of(applied(*BY_HAND, n_clients=5, came=[0]), {})
+    said = "of 1 round only the 3 largest stand-ins of each client are kept"
+    for log, is_said in ((cut, True), (whole, False)):
+        lines = list(_representation(Representation.of([log]), list("abcde"), ()))
+        assert (lines[-1] == said) is is_said
 
 
 @settings(deadline=None)
