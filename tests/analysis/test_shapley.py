@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations, permutations
 
 import numpy as np
@@ -311,6 +312,15 @@ def test_a_round_without_contributions_has_no_game():
     assert not found.arrays["shapley"].any()
     assert found.metrics["shapley_total"] == 0
     assert "shapley_client_share" not in found.metrics
+
+
+def test_a_round_whose_log_is_not_whole_is_not_taken_back():
+    def of_a_cut_log(run, task):
+        run.last = replace(run.last, totals=run.last.by_source)
+        return shapley(run, task)
+
+    with pytest.raises(ValueError, match="more contributions than its log keeps"):
+        played(of_a_cut_log, task_of(stale_strategy(local=LOCAL)))
 
 
 def test_a_resumed_run_finds_the_same_to_the_bit(tmp_path):

@@ -88,7 +88,7 @@ class LoopbackGrid(Grid):
         self._replies: dict[str, tuple[float, Message]] = {}  # message id → due, reply
         self._open: dict[str, tuple[Message, int]] = {}  # not answered: the message, activations
         self.broken: set[str] = set()  # messages whose reply makes Flower's reader raise
-        self._lost: dict[str, Message] = {}  # those whose reply was handed over so
+        self._lost: dict[str, Message] = {}  # those whose reply was handed over
 
     # -- what Flower's Grid has ----------------------------------------------------------------
 
@@ -136,7 +136,8 @@ class LoopbackGrid(Grid):
         return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-        found = []
+        """As the SuperLink: what is there is handed over for good, before any of it is read."""
+        found, broken = [], False
         for name in message_ids:
             if name in self._lost:  # the SuperLink knows nothing of it any more
                 found.append(self._error(self._lost[name], ErrorCode.MESSAGE_UNAVAILABLE))
@@ -151,10 +152,11 @@ class LoopbackGrid(Grid):
                 if node.activations != activations:
                     continue  # it restarted and knows nothing of it
                 del self._open[name]
-                if name in self.broken:
-                    self._lost[name] = message
-                    raise ValueError("object is cut short")
+                self._lost[name] = message
+                broken |= name in self.broken
                 found.append(self._replies.pop(name)[1])
+        if broken:
+            raise ValueError("object is cut short")
         return found
 
     def send_and_receive(

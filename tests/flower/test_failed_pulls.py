@@ -1,11 +1,13 @@
 """A pull of a reply that fails is tried again: it says nothing of the reply, nor of its client."""
 
 import pytest
+from flwr.app import ConfigRecord, Message, RecordDict
 
 from tests.flower.loopback import LoopbackGrid, nodes_of
 from tests.flower.test_rounds import introduces
 from tests.flower.toy import play, toy_app
 from understudy import MIFA, Strategy
+from understudy.flower.requests import MESSAGE_UNAVAILABLE
 
 
 def fail(grid, when, error):
@@ -20,6 +22,19 @@ def fail(grid, when, error):
         return pull(names)
 
     grid.pull_messages = failing
+
+
+def break_reply(grid, number):
+    """Let the reply to one of the first training messages be one that Flower cannot read."""
+    push = grid.push_messages
+
+    def push_and_break(messages):
+        ids = push(messages)
+        train = [name for m, name in zip(messages, ids, strict=True) if not introduces(m)]
+        grid.broken |= set(train[number : number + 1])
+        return ids
+
+    grid.push_messages = push_and_break
 
 
 @pytest.mark.parametrize("error", [ValueError("object is cut short"), OSError("HTTP 503")])
@@ -50,16 +65,30 @@ def test_why_nothing_came_is_told_where_pulls_fail_to_the_end():
 def test_a_reply_that_cannot_be_read_is_found_out_at_the_next_pull():
     """Flower has handed it over by then: the round does not wait for it until the deadline."""
     grid = LoopbackGrid(nodes_of(toy_app(), 2))
-    push = grid.push_messages
-
-    def push_and_break(messages):
-        ids = push(messages)
-        train = [name for m, name in zip(messages, ids, strict=True) if not introduces(m)]
-        grid.broken |= set(train[1:])
-        return ids
-
-    grid.push_messages = push_and_break
+    break_reply(grid, 1)
     adapter = play(grid, rounds=1, fraction_evaluate=0.0)
     assert adapter.history == [{"0": "came", "1": "refused"}]
     assert adapter.outcomes[1].detail == "unreadable: ValueError: object is cut short"
     assert grid.time.seconds < 5
+
+
+def test_a_reply_that_cannot_be_read_costs_no_other_client_its_update():
+    """In one call for several messages Flower hands over all their replies, and then raises."""
+    grid = LoopbackGrid(nodes_of(toy_app(), 12))
+    break_reply(grid, 5)
+    adapter = play(grid, rounds=1, fraction_evaluate=0.0)
+    refused = [client for client, outcome in adapter.history[0].items() if outcome != "came"]
+    assert refused == ["5"]
+
+
+def test_what_a_call_for_several_messages_loses():
+    """The loopback does as Flower 1.41: none of the replies can be had again."""
+    grid = LoopbackGrid(nodes_of(toy_app(), 3))
+    content = RecordDict({"config": ConfigRecord({})})
+    messages = [Message(content, dst_node_id=node, message_type="train") for node in grid.nodes]
+    names = grid.push_messages(messages)
+    grid.broken = {names[1]}
+    with pytest.raises(ValueError, match="cut short"):
+        grid.pull_messages(names)
+    again = [reply for name in names for reply in grid.pull_messages([name])]
+    assert [reply.error.code for reply in again] == [MESSAGE_UNAVAILABLE] * 3

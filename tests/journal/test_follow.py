@@ -12,7 +12,10 @@ from understudy import FixedDropout, Study, stale
 from understudy.journal.follow import Follower, follow
 from understudy.memory.tensor_stream import CheckpointError
 from understudy.simulation import clustered_digits, simulate
+from understudy.studies.store import checksums
+from understudy.studies.store.checksums import checksum as crc
 from understudy.studies.store.followed import StoredRounds
+from understudy.studies.store.store import DamagedRun, Store
 
 
 def run_in(folder: Path | None, rounds: int = 6):
@@ -40,6 +43,28 @@ def test_a_follower_yields_what_is_new_each_time_it_is_asked(tmp_path: Path) -> 
     assert list(follower) == []
     list(run_in(tmp_path))
     assert [log.t for log in follower] == [3, 4, 5]
+
+
+def test_following_a_store_verifies_each_round_once(tmp_path: Path, monkeypatch) -> None:
+    """As long as a run is, a look at its newest rounds costs what these cost."""
+    key, logs = "0123456789abcdef", list(run_in(None))
+    verified: list[int] = []
+    monkeypatch.setattr(
+        checksums, "checksum", lambda *values: verified.append(values[1]) or crc(*values)
+    )
+    follower = Follower(StoredRounds(tmp_path, key))
+    with Store.open(tmp_path, write=True) as store:
+        store.begin(key, {}, {}, "0")
+        for log in logs:
+            store.add_rounds(key, [log])
+            verified.clear()
+            assert [one.t for one in follower] == [log.t]
+            assert set(verified) == {log.t}
+        for table in ("rounds", "round_arrays"):
+            store._connection.execute(f"UPDATE {table} SET crc32 = 1 WHERE t = 3")
+        assert [one.t for one in store.logs(key, 4)] == [4, 5]
+        with pytest.raises(DamagedRun, match="do not fit their checksum"):
+            list(store.logs(key, 2, 4))
 
 
 def test_a_line_that_is_being_written_is_left_for_the_next_time(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_counts_of_clients_are_those_of_studies():
     run = played(Strategy(sampler=Uniform(0.5)), per_client_every=5)
     counted = ClientCounts()
     for log in run.logs:
-        counted.add(log.outcome, log.ids, log.source, log.coef)
+        counted.add(log)
     frame = of_runs.by_client(run, "strategy")
     for name in ("wanted", "asked", "came"):
         np.testing.assert_array_equal(frame[name], counted.counts()[name])

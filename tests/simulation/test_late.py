@@ -190,6 +190,20 @@ def test_what_landed_stands_in_from_the_next_round_on():
     assert torch.equal(run.state.compensator.rows.get(2), update(first, 2, 0))
 
 
+def test_a_request_whose_client_fails_is_settled_in_its_round():
+    """Clients 2 and 3 are under way until they land; client 1, which fails in round 2, is not."""
+    run = told(Strategy(local=LOCAL))
+    pending = [run.state.pending.tolist() for _ in run]
+    both, last = [[2, 0], [3, 0]], [[3, 0]]
+    assert pending == [both, both, last, last, [], []]
+
+
+def test_failures_leave_no_open_requests():
+    run = simulate(DATA, mifa(local=LOCAL), model="softmax", delay=Failure(0.5), rounds=4)
+    assert sum((log.outcome == MISSING).sum() for log in run) > 2
+    assert run.state.pending.tolist() == []
+
+
 def test_a_late_update_is_nothing_to_variates():
     """SCAFFOLD drops it: the variates it would need are gone. Client 3 has none until round 5."""
     run = told(scaffold(local=LOCAL))

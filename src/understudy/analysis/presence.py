@@ -26,7 +26,8 @@ def presence(logs: Iterable[RoundLog], groups: Ints) -> dict[str, float]:
         itself) of whose own cluster nobody came: r of FL-FDMS's eq. 74.
         ``stand_ins_from_elsewhere``, the share of the rows that represented an absent client and
         were another client's whose owner is of another cluster: the event that lemma 2 bounds. Each
-        is left out where there is nothing to count.
+        is left out where there is nothing to count. Where a log keeps only the largest stand-ins of
+        each client (`RoundLog.totals`), the share is of these.
     """
     groups = np.asarray(groups)
     absent = alone = stand_ins = foreign = 0

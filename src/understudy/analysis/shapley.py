@@ -257,6 +257,8 @@ def last_round(run: Run, task: Task) -> UpdateGame:
     memory, log = state_of(run.state.compensator, Memory), run.last
     if memory is None or log is None or not isinstance(task.strategy.server, Sgd):
         raise ValueError("shapley: expected a run with a memory and at least one round, got none")
+    if log.totals is not None:
+        raise ValueError(f"shapley: round {log.t} has more contributions than its log keeps")
     server, d = task.strategy.server, run.state.n_parameters
     lr = server.lr * server.schedule(run.state.updates_before(log.t))
     steps = memory.rows.gather(log.ids).to(run.state.params.device)

@@ -220,6 +220,8 @@ def _by(cell: StoredCell) -> str:
 def _representation(
     call: Representation, names: Sequence[str], gone: Sequence[int]
 ) -> Iterator[str]:
+    from understudy.journal.bounded import LARGEST
+
     left_out = call.left_out(gone=gone)
     yield ""
     if left_out:
@@ -244,6 +246,9 @@ def _representation(
                 ),
             ]
         )
+        if call.n_cut:
+            rounds = text.count(call.n_cut, "round")
+            yield f"of {rounds} only the {LARGEST} largest stand-ins of each client are kept"
 
 
 def _source(pair: StoodIn, names: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -408,9 +408,30 @@ class Applied:
     timings: Mapping[str, float]  # seconds of admit, guard, fill, aggregate, step, learn, commit
 
 
+class SourceTotals(NamedTuple):
+    """Sums over the contributions of a round, by whose row they are."""
+
+    source: Ints  # (s,) owners of rows, ascending; -1 for mixtures and models
+    coef: Floats  # (s,) sum of the coefficients
+    others: Ints  # (s,) contributions to another client than the owner, coefficients of 0 apart
+
+    @classmethod
+    def of(cls, ids: Ints, source: Ints, coef: Floats) -> SourceTotals:
+        """The sums; the arguments are aligned, (c,) each."""
+        place = source + 1  # a mixture's is -1
+        known = np.flatnonzero(np.bincount(place))
+        total: Floats = np.bincount(place, weights=coef).astype(np.float64)
+        others = np.bincount(place[(ids != source) & (coef != 0)], minlength=len(total))
+        return cls(known - 1, total[known], others[known])
+
+
 @dataclass(frozen=True, eq=False)
 class RoundLog:
-    """One round, as it is kept: everything but the rows."""
+    """One round, as it is kept: everything but the rows.
+
+    Of a round with very many contributions, `ids`, `source` and `coef` are the largest of each
+    client, and `totals` is there; `understudy.journal.bounded` says when.
+    """
 
     t: int
     outcome: npt.NDArray[np.int8]  # (N,) of Outcome
@@ -426,6 +447,12 @@ class RoundLog:
     clock: float = 0.0  # simulated seconds at the end of the round
     client_metrics: Mapping[str, Floats] = field(default_factory=dict)  # each (N,), where asked for
     errors: Floats | None = None  # (c,) ‖stand-in − true update‖², NaN for one's own; oracle only
+    totals: SourceTotals | None = None  # of all contributions, where not all are kept
+
+    @property
+    def by_source(self) -> SourceTotals:
+        """Sums over all contributions of the round, kept or not."""
+        return self.totals or SourceTotals.of(self.ids, self.source, self.coef)
 
     @property
     def stand_ins(self) -> list[tuple[int, int, float]]:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 from flwr.serverapp.strategy import Result
 
 from understudy.core.printable import one_line
@@ -115,17 +116,19 @@ def warnings(
 def stand_ins(applied: Applied, clients: Sequence[Client]) -> str:
     """Who stood in for whom in a round, by their ids; empty where nobody did."""
     told = applied.contributions
-    pairs = {
-        (int(absent), int(source)): None
-        for absent, source, coef in zip(told.ids, told.source, told.coef, strict=True)
-        if coef and applied.outcome[absent] != Outcome.CAME
-    }
-    words = [f"{_whose(*pair, clients)} for {clients[pair[0]].id}" for pair in pairs]
-    more = f" and {len(words) - MOST_PAIRS} more" if len(words) > MOST_PAIRS else ""
-    return ", ".join(words[:MOST_PAIRS]) + more
+    others = (told.coef != 0) & (applied.outcome[told.ids] != Outcome.CAME)
+    absent, source = told.ids[others], told.source[others]
+    # one number per pair, not an object: there may be |absent| × |came| of them
+    _, first = np.unique(absent * (len(applied.outcome) + 1) + source, return_index=True)
+    words = [
+        f"{_whose(int(source[place]), int(absent[place]), clients)} for {clients[absent[place]].id}"
+        for place in np.sort(first)[:MOST_PAIRS]
+    ]
+    more = f" and {len(first) - MOST_PAIRS} more" if len(first) > MOST_PAIRS else ""
+    return ", ".join(words) + more
 
 
-def _whose(absent: int, source: int, clients: Sequence[Client]) -> str:
+def _whose(source: int, absent: int, clients: Sequence[Client]) -> str:
     if source == absent:
         return "its own last update"
     return "a mean, or a model" if source < 0 else clients[source].id

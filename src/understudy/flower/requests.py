@@ -300,7 +300,11 @@ def wait_for_nodes(
 def _pulled(
     grid: Grid, name: str, found: Collected, calls: GridCalls, failed: dict[str, str]
 ) -> Message | None:
-    """One reply, if it is there. One message at a time: a bad one must not take others with it."""
+    """One reply, if it is there.
+
+    One message at a time: the SuperLink hands over, for good, all replies that one call asks for,
+    and one that Flower cannot decode makes the call raise. All others of the call would be lost.
+    """
     try:
         replies = list(grid.pull_messages([name]))
     except Exception as error:  # the network, or whatever bytes from outside make Flower raise

@@ -8,17 +8,18 @@ from __future__ import annotations
 import ast
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from understudy.core.inflate import inflated, n_elements
-from understudy.core.types import Reason, Refusal, RoundLog
+from understudy.core.types import Reason, Refusal, RoundLog, SourceTotals
 from understudy.journal.arrays import Array, pack, unpack
 
 CODEC = 2  # of a line; lines of the first have no number
+WITH_TOTALS = 3  # of a line whose log leaves contributions out: earlier versions must refuse it
 NUMBERS = ("clock", "megabytes_up", "megabytes_down")
 TABLES = ("metrics", "notes", "timings")  # name → number
 ARRAYS = ("outcome", "ids", "source", "coef", "errors")  # the last may be None
@@ -35,6 +36,7 @@ class Record:
     refusals: list[list[Any]]  # who, reason, detail
     arrays: Mapping[str, bytes | None]
     client_metrics: Mapping[str, bytes]
+    totals: Sequence[bytes] | None = None  # source, coef, others
 
 
 def record_of(log: RoundLog) -> Record:
@@ -47,6 +49,7 @@ def record_of(log: RoundLog) -> Record:
         refusals=[[_plain(one.id), one.reason.value, one.detail] for one in log.refusals],
         arrays={name: None if array is None else pack(array) for name, array in arrays.items()},
         client_metrics={name: pack(values) for name, values in log.client_metrics.items()},
+        totals=None if log.totals is None else [pack(array) for array in log.totals],
     )
 
 
@@ -60,6 +63,7 @@ def log_of_record(record: Record) -> RoundLog:
             Refusal(_id(who), Reason(reason), detail) for who, reason, detail in record.refusals
         ),
         client_metrics={name: unpack(one) for name, one in record.client_metrics.items()},
+        totals=None if record.totals is None else SourceTotals(*map(unpack, record.totals)),
         **fields,
     )
 
@@ -79,6 +83,8 @@ def line_of(log: RoundLog) -> bytes:
         "arrays": {name: _text(one) for name, one in record.arrays.items()},
         "client_metrics": {name: _text(one) for name, one in record.client_metrics.items()},
     }
+    if record.totals is not None:
+        plain |= {"codec": WITH_TOTALS, "totals": [_text(one) for one in record.totals]}
     return json.dumps(plain).encode()
 
 
@@ -87,10 +93,13 @@ def log_of_line(line: bytes | str) -> RoundLog:
     plain = json.loads(line)
     if "codec" not in plain:
         return _first_codec(plain)
-    if plain["codec"] != CODEC:
-        raise ValueError(f"codec: expected {CODEC}, got {plain['codec']!r}: of a later version")
-    if plain.keys() - {"crc32"} != _ENTRIES:  # also a checksum that is no longer called so
-        raise ValueError(f"expected the entries {sorted(_ENTRIES)}, got {sorted(plain)}")
+    if plain["codec"] not in (CODEC, WITH_TOTALS):
+        raise ValueError(
+            f"codec: expected {CODEC} or {WITH_TOTALS}, got {plain['codec']!r}: of a later version"
+        )
+    entries = _ENTRIES | ({"totals"} if plain["codec"] == WITH_TOTALS else set())
+    if plain.keys() - {"crc32"} != entries:  # also a checksum that is no longer called so
+        raise ValueError(f"expected the entries {sorted(entries)}, got {sorted(plain)}")
     return log_of_record(
         Record(
             t=plain["t"],
@@ -101,6 +110,9 @@ def log_of_line(line: bytes | str) -> RoundLog:
             client_metrics={
                 name: base64.b64decode(one) for name, one in plain["client_metrics"].items()
             },
+            totals=[base64.b64decode(one) for one in plain["totals"]]
+            if "totals" in plain
+            else None,
         )
     )
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from understudy.core.types import Applied, Outcome, RoundLog
+from understudy.core.types import Applied, Floats, Outcome, RoundLog
+from understudy.journal.bounded import bounded
 
 
-def log_of(applied: Applied, notes: Mapping[str, float], **measured: Any) -> RoundLog:
+def log_of(
+    applied: Applied, notes: Mapping[str, float], errors: Floats | None = None, **measured: Any
+) -> RoundLog:
     """A round's log: what the server says of it, more notes, and what was measured."""
+    kept, left_out = bounded(applied.contributions, errors)
     return RoundLog(
         t=applied.t,
         outcome=applied.outcome,
         refusals=applied.refusals,
-        ids=applied.contributions.ids,
-        source=applied.contributions.source,
-        coef=applied.contributions.coef,
-        notes={**applied.notes, **notes},
+        notes={**applied.notes, **notes, **left_out},
+        **kept,
         **measured,
     )
 

@@ -91,7 +91,10 @@ def outcomes(run: Run) -> np.ndarray[tuple[int, int], np.dtype[np.int8]]:
 
 
 def stood_in_counts(run: Run) -> Floats:
-    """(N, N) rounds in which the client of the column stood in for that of the row."""
+    """(N, N) rounds in which the client of the column stood in for that of the row.
+
+    Of the largest stand-ins of each client, where a log keeps no others (`RoundLog.totals`).
+    """
     n_clients = run.federation.n_clients
     counts = np.zeros((n_clients, n_clients))
     for log in played(run).logs:

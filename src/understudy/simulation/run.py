@@ -278,7 +278,8 @@ class Run:
             notes, errors = self._oracle(filled, cohort, trained) if settings.oracle else ({}, None)
             timings["oracle"] = perf_counter() - clock
 
-        applied = self._loop.step(cohort, arrivals, look)
+        failed = ((client, t) for client in cohort.asked[~comes].tolist())  # nothing will come
+        applied = self._loop.step(cohort, arrivals, look, closed=failed)
         timings |= applied.timings
 
         clock = perf_counter()

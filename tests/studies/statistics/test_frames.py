@@ -202,8 +202,13 @@ def test_bad_questions(runs: Path) -> None:
 
 def test_clients_that_join_are_counted_from_then_on() -> None:
     tally = ClientCounts()
-    tally.add(np.array([CAME, AWAY]), ints(0, 1), ints(0, 0), np.ones(2))
-    tally.add(np.array([AWAY, CAME, CAME]), ints(0, 1, 2), ints(2, 1, 2), np.ones(3))
+    rounds = (
+        ([CAME, AWAY], ints(0, 1), ints(0, 0)),
+        ([AWAY, CAME, CAME], ints(0, 1, 2), ints(2, 1, 2)),
+    )
+    for t, (outcome, ids, source) in enumerate(rounds):
+        became = np.array(outcome, dtype=np.int8)
+        tally.add(RoundLog(t, became, (), ids, source, np.ones(len(ids)), {}))
     counts = {name: values.tolist() for name, values in tally.counts().items()}
     assert counts["came"] == [1, 1, 1]
     assert counts["wanted"] == [2, 2, 1]

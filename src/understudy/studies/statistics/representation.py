@@ -39,11 +39,12 @@ class Representation:
     came: Ints  # (N,)
     spoken_for: Ints  # (N,)
     stood_in: tuple[StoodIn, ...]  # most rounds first
+    n_cut: int = 0  # rounds of which only the largest of each client's stand-ins are kept
 
     @classmethod
     def of(cls, logs: Iterable[RoundLog]) -> Representation:
         """Count the rounds of `logs`."""
-        n_rounds = 0
+        n_rounds = n_cut = 0
         there = wanted = came = spoken_for = np.zeros(0, dtype=np.int64)
         pairs: dict[tuple[int, int], int] = {}
         for log in logs:
@@ -54,6 +55,7 @@ class Representation:
                     for counts in (there, wanted, came, spoken_for)
                 )
             n_rounds += 1
+            n_cut += log.totals is not None
             there[:n_clients] += 1
             here = log.outcome == Outcome.CAME
             wanted[:n_clients] += np.isin(log.outcome, WANTED)
@@ -69,7 +71,7 @@ class Representation:
                 pairs[pair] = pairs.get(pair, 0) + 1
         ranked = sorted(pairs.items(), key=lambda item: (-item[1], item[0]))
         stood_in = tuple(StoodIn(absent, source, n) for (absent, source), n in ranked)
-        return cls(n_rounds, there, wanted, came, spoken_for, stood_in)
+        return cls(n_rounds, there, wanted, came, spoken_for, stood_in, n_cut)
 
     def left_out(self, at_most: int = 5, gone: Container[int] = ()) -> list[Heard]:
         """Clients with the smallest share of rounds in which they or a stand-in had a say.

@@ -20,13 +20,14 @@ COLUMNS = {
         *("wanted", "asked", "came", "late", "refused", "metrics", "notes", "timings", "refusals"),
     ),
     "round_arrays": ("key", "t", "outcome", "ids", "source", "coef", "errors"),
+    "round_totals": ("key", "t", "source", "coef", "others"),
     "client_metrics": ("key", "t", "position", "name", "value"),
     "client_counts": ("key", "name", "value"),
     "run_metrics": ("key", "name", "value"),
     "run_arrays": ("key", "name", "value"),
 }
-OF_A_RUN = ("runs", "rounds", "round_arrays", "client_metrics", "client_counts", "run_metrics",
-            "run_arrays")  # fmt: skip
+OF_A_RUN = ("runs", "rounds", "round_arrays", "round_totals", "client_metrics", "client_counts",
+            "run_metrics", "run_arrays")  # fmt: skip
 
 
 def checksum(*values: int | float | str | bytes | None) -> int:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from understudy.core.types import Floats, Ints, Outcome
-from understudy.journal.arrays import Array
+from understudy.core.types import Ints, Outcome, RoundLog
 from understudy.studies.store.log_codec import ASKED, WANTED
-
-SELECT = """SELECT t, outcome, ids, source, coef FROM round_arrays WHERE key = ? AND t >= ?
-ORDER BY t LIMIT ?"""
 
 
 class ClientCounts:
@@ -26,21 +22,21 @@ class ClientCounts:
         self._stood_in = np.zeros(0, dtype=np.int64)
         self._spoke = np.zeros(0, dtype=np.int64)
 
-    def add(self, outcome: Array, ids: Ints, source: Ints, coef: Floats) -> None:
+    def add(self, log: RoundLog) -> None:
         """One more round."""
-        n = len(outcome)
+        n = len(log.outcome)
         missing = n - len(self._became)
         if missing > 0:
             self._became = np.pad(self._became, ((0, missing), (0, 0)))
             self._stood_in = np.pad(self._stood_in, (0, missing))
             self._spoke = np.pad(self._spoke, (0, missing))
-        self._became[np.arange(n), outcome] += 1
-        others = (ids != source) & (coef != 0)
+        self._became[np.arange(n), log.outcome] += 1
+        others = (log.ids != log.source) & (log.coef != 0)
         spoken_for = np.zeros(len(self._stood_in), dtype=np.bool_)
-        spoken_for[ids[others]] = True  # once a round, by however many
+        spoken_for[log.ids[others]] = True  # once a round, by however many
         self._stood_in += spoken_for
-        speakers = source[others]
-        self._spoke += np.bincount(speakers[speakers >= 0], minlength=len(self._spoke))
+        speakers, _, times = log.by_source
+        self._spoke[speakers[speakers >= 0]] += times[speakers >= 0]
 
     def counts(self) -> dict[str, Ints]:
         """(N,) each."""

@@ -27,6 +27,7 @@ SECONDS = "seconds_"  # before the name of what was timed
 SCALARS = f"t, clock, megabytes_up, megabytes_down, {', '.join(COUNTS)}, metrics, notes, timings"
 REPLACE_ROUND = checksums.insert("rounds", "INSERT OR REPLACE")
 INSERT_ARRAYS = checksums.insert("round_arrays")
+INSERT_TOTALS = checksums.insert("round_totals")
 INSERT_CLIENT_METRIC = checksums.insert("client_metrics")
 SELECT_SCALARS = f"SELECT {SCALARS} FROM rounds WHERE key = ? ORDER BY t"
 SELECT_LAST_METRICS = (
@@ -34,13 +35,14 @@ SELECT_LAST_METRICS = (
 )
 SELECT_LOGS = """
 SELECT t, clock, megabytes_up, megabytes_down, metrics, notes, timings, refusals,
-outcome, ids, source, coef, errors
-FROM rounds JOIN round_arrays USING (key, t) WHERE key = ? AND t >= ? AND t < ? ORDER BY t LIMIT ?
+outcome, ids, of_all.source, of_all.coef, errors, round_totals.source, round_totals.coef, others
+FROM rounds JOIN round_arrays AS of_all USING (key, t) LEFT JOIN round_totals USING (key, t)
+WHERE key = ? AND t >= ? AND t < ? ORDER BY t LIMIT ?
 """
 
 
-def round_rows(key: str, log: RoundLog) -> tuple[Row, Row, list[Row]]:
-    """What `rounds`, `round_arrays` and `client_metrics` keep of a round."""
+def round_rows(key: str, log: RoundLog) -> dict[str, list[Row]]:
+    """What is written of a round: statement → its rows, in order."""
     record, became = record_of(log), np.bincount(log.outcome, minlength=len(Outcome))
     tables = (json.dumps(record.tables[name]) for name in TABLES)
     scalars = (
@@ -60,7 +62,13 @@ def round_rows(key: str, log: RoundLog) -> tuple[Row, Row, list[Row]]:
         (key, record.t, position, name, values)
         for position, (name, values) in enumerate(record.client_metrics.items())
     ]
-    return scalars, arrays, clients
+    return {
+        # REPLACE deletes a round first, and by that its arrays
+        REPLACE_ROUND: [scalars],
+        INSERT_ARRAYS: [arrays],
+        INSERT_TOTALS: [] if record.totals is None else [(key, record.t, *record.totals)],
+        INSERT_CLIENT_METRIC: clients,
+    }
 
 
 def log_of(row: Row, client_metrics: Sequence[tuple[str, bytes]]) -> RoundLog:
@@ -68,10 +76,13 @@ def log_of(row: Row, client_metrics: Sequence[tuple[str, bytes]]) -> RoundLog:
     t, clock, up, down, metrics, notes, timings, refusals, *arrays = row
     numbers = zip(NUMBERS, (number(clock), number(up), number(down)), strict=True)
     tables = zip(TABLES, (json.loads(one) for one in (metrics, notes, timings)), strict=True)
-    named = dict(zip(ARRAYS, arrays, strict=True))
+    *totals, named = *arrays[-3:], dict(zip(ARRAYS, arrays[:-3], strict=True))
     return log_of_record(
-        Record(t, dict(numbers), dict(tables), json.loads(refusals), named, dict(client_metrics))
-    )
+        Record(
+            t, dict(numbers), dict(tables), json.loads(refusals), named, dict(client_metrics),
+            None if totals[0] is None else totals,
+        )
+    )  # fmt: skip
 
 
 def frame(rows: Sequence[Row]) -> pandas.DataFrame:

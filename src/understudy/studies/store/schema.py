@@ -102,13 +102,29 @@ def _first_tables(connection: sqlite3.Connection) -> None:
 
 def _checksums(connection: sqlite3.Connection) -> None:
     """Version 2: a checksum for each row; NULL for those that were there: they have none."""
-    for table in COLUMNS:
+    for table in [name for name in COLUMNS if name != "round_totals"]:  # which is of version 3
         connection.execute(f"ALTER TABLE {table} ADD COLUMN crc32 INTEGER")
+
+
+def _totals(connection: sqlite3.Connection) -> None:
+    """Version 3: sums over the contributions of a round, where not all of them are kept."""
+    connection.execute(
+        """CREATE TABLE round_totals (
+            key TEXT NOT NULL,
+            t INTEGER NOT NULL,
+            source BLOB NOT NULL,
+            coef BLOB NOT NULL,
+            others BLOB NOT NULL,
+            crc32 INTEGER,
+            PRIMARY KEY (key, t),
+            FOREIGN KEY (key, t) REFERENCES rounds (key, t) ON DELETE CASCADE
+        )"""
+    )
 
 
 # Step i makes version i + 1 of version i; a file without tables is version 0. A step that has been
 # released is never edited: the next change is a new step.
-STEPS: tuple[Step, ...] = (_first_tables, _checksums)
+STEPS: tuple[Step, ...] = (_first_tables, _checksums, _totals)
 
 
 def version_of(connection: sqlite3.Connection) -> int:

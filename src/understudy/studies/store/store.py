@@ -33,6 +33,7 @@ from understudy.studies.store.connection import (
     named_errors,
     rescued,
 )
+from understudy.studies.store.log_codec import Row
 from understudy.studies.store.schema import StoreError
 
 if TYPE_CHECKING:
@@ -189,23 +190,23 @@ class Store:
 
         In one transaction: whoever reads sees the earlier run, or this one, never a mixture.
         """
-        rows = _rows_of(key, logs)
+        rounds = [log_codec.round_rows(key, log) for log in logs]
         with self._transaction() as connection:
             for table in checksums.OF_A_RUN:  # one by one: in a damaged file some may be orphans
                 connection.execute(f"DELETE FROM {table} WHERE key = ?", (key,))
             _begin(connection, key, resolved, facts, version)
-            _insert(connection, rows)
+            _insert(connection, rounds)
 
     def add_rounds(self, key: str, logs: Sequence[RoundLog]) -> None:
         """Keep rounds of a run that began; those that are there already are overwritten.
 
         All in one transaction, on the disk when this returns: a checkpoint may follow.
         """
-        rows = _rows_of(key, logs)
+        rounds = [log_codec.round_rows(key, log) for log in logs]
         with self._transaction() as connection:
             self._require(key)
             _forget_findings(connection, key)
-            _insert(connection, rows)
+            _insert(connection, rounds)
 
     def finish(self, key: str, findings: Findings | None = None) -> None:
         """The run is done; what its analyses found is kept with it."""
@@ -395,7 +396,13 @@ class Store:
 
     def logs(self, key: str, first: int = 0, last: int | None = None) -> Iterator[RoundLog]:
         """The rounds from `first` up to and without `last`, as they were."""
-        self._verify_run(key, "rounds", "round_arrays", "client_metrics")
+        tables = ("rounds", "round_arrays", "round_totals", "client_metrics")
+        if first == 0 and last is None:
+            self._verify_run(key, *tables)
+        else:  # these alone, each time: whoever follows a run asks for the newest again and again
+            span = (first, 2**62 if last is None else last)
+            for table in tables:
+                self._refuse_damaged(table, "key = ? AND t >= ? AND t < ?", key, *span)
         # read in batches: an open query would keep the writer's log from being folded in
         while batch := self._batch(key, first, last):
             yield from batch
@@ -431,13 +438,9 @@ class Store:
             return {name: unpack(value) for name, value in rows} or self._counted(key)
 
     def _counted(self, key: str) -> dict[str, Array]:
-        self._verify_run(key, "rounds", "round_arrays")
         tally = client_counts.ClientCounts()
-        first = 0
-        while rows := self._query(client_counts.SELECT, key, first, BATCH):
-            for t, *arrays in rows:
-                tally.add(*(unpack(array) for array in arrays))
-                first = t + 1
+        for log in self.logs(key):
+            tally.add(log)
         return tally.counts()
 
     def last_client_metrics(self, key: str) -> dict[str, Array]:
@@ -485,11 +488,16 @@ class Store:
         ((last,),) = self._query(f"SELECT max(rowid) FROM {table} WHERE {where}", *values)
         if last is None or (last <= before and table not in ("runs", "studies")):
             return
+        start = before if table not in ("runs", "studies") else 0
+        self._refuse_damaged(table, f"{where} AND rowid > ? AND rowid <= ?", *values, start, last)
+        self._verified[table, *values] = last
+
+    def _refuse_damaged(self, table: str, where: str, *values: str | int) -> None:
         rows = self._query(
-            f"SELECT {checksums.COLUMNS[table][0]} FROM {table} WHERE {where} AND rowid > ? "
-            f"AND rowid <= ? AND {checksums.damaged(table)} LIMIT 1",
-            *values, before if table not in ("runs", "studies") else 0, last,
-        )  # fmt: skip
+            f"SELECT {checksums.COLUMNS[table][0]} FROM {table} WHERE {where} "
+            f"AND {checksums.damaged(table)} LIMIT 1",
+            *values,
+        )
         if rows:
             ofs = "study" if table in ("studies", "study_cells") else "run"
             raise DamagedRun(
@@ -497,7 +505,6 @@ class Store:
                 "their checksum; run the study again, which reruns damaged cells",
                 str(rows[0][0]),
             )
-        self._verified[table, *values] = last
 
     def _json(self, text: str) -> dict[str, Any]:
         with named_faults(self.path):
@@ -549,23 +556,10 @@ def _begin(
     _forget_findings(connection, key)
 
 
-Rows = list[tuple[Any, ...]]
-
-
-def _rows_of(key: str, logs: Sequence[RoundLog]) -> dict[str, Rows]:
-    """What is written of some rounds: statement → its rows, in order."""
-    made = [log_codec.round_rows(key, log) for log in logs]
-    return {
-        # REPLACE deletes a round first, and by that its arrays
-        log_codec.REPLACE_ROUND: [scalars for scalars, _, _ in made],
-        log_codec.INSERT_ARRAYS: [arrays for _, arrays, _ in made],
-        log_codec.INSERT_CLIENT_METRIC: [row for _, _, clients in made for row in clients],
-    }
-
-
-def _insert(connection: sqlite3.Connection, rows: Mapping[str, Rows]) -> None:
-    for statement, values in rows.items():
-        connection.executemany(statement, values)
+def _insert(connection: sqlite3.Connection, rounds: Sequence[Mapping[str, list[Row]]]) -> None:
+    for rows in rounds:
+        for statement, values in rows.items():
+            connection.executemany(statement, values)
 
 
 def _forget_findings(connection: sqlite3.Connection, key: str) -> None:
