@@ -5,8 +5,9 @@ from flwr.app import ConfigRecord, Message, RecordDict
 
 from tests.flower.loopback import LoopbackGrid, nodes_of
 from tests.flower.test_rounds import introduces
-from tests.flower.toy import play, toy_app
-from understudy import MIFA, Strategy
+from tests.flower.toy import first_arrays, play, toy_app
+from understudy import MIFA, Outcome, Strategy
+from understudy.flower import Timing, UnderstudyStrategy
 from understudy.flower.requests import MESSAGE_UNAVAILABLE
 
 
@@ -79,6 +80,38 @@ def test_a_reply_that_cannot_be_read_costs_no_other_client_its_update():
     adapter = play(grid, rounds=1, fraction_evaluate=0.0)
     refused = [client for client, outcome in adapter.history[0].items() if outcome != "came"]
     assert refused == ["5"]
+
+
+def test_replies_are_pulled_together_where_that_is_asked_for():
+    grid = LoopbackGrid(nodes_of(toy_app(), 12))
+    asked_for: list[int] = []
+    pull = grid.pull_messages
+
+    def counted(ids):
+        asked_for.append(len(list(ids)))
+        return pull(ids)
+
+    grid.pull_messages = counted
+    timing = Timing(deadline=30.0, replies_at_once=5)
+    adapter = UnderstudyStrategy(timing=timing, clock=grid.time.clock(), fraction_evaluate=0.0)
+    adapter.start(grid, first_arrays(), num_rounds=1)
+    assert {one.outcome for one in adapter.outcomes} == {Outcome.CAME}
+    assert asked_for == [5, 5, 2, 5, 5, 2]  # introductions, then updates
+
+
+def test_of_a_call_for_several_nobody_is_blamed_and_the_others_are_pulled_one_by_one():
+    grid = LoopbackGrid(nodes_of(toy_app(), 12))
+    break_reply(grid, 5)
+    timing = Timing(deadline=30.0, replies_at_once=5)
+    adapter = UnderstudyStrategy(timing=timing, clock=grid.time.clock(), fraction_evaluate=0.0)
+    adapter.start(grid, first_arrays(), num_rounds=1)
+    missing = {one.id: one.detail for one in adapter.outcomes if one.outcome != Outcome.CAME}
+    assert list(missing) == ["5", "6", "7", "8", "9"]
+    assert {one.outcome for one in adapter.outcomes} == {Outcome.CAME, Outcome.MISSING}
+    assert set(missing.values()) == {
+        "its reply was lost with others of the same call (ValueError: object is cut short)"
+    }
+    assert grid.time.seconds < 5
 
 
 def test_what_a_call_for_several_messages_loses():

@@ -15,6 +15,8 @@ _LATER = {  # a ClientApp need not load what only a ServerApp uses
     "ClientData": "understudy.flower.client",
     "ClientOutcome": "understudy.flower.outcomes",
     "Limits": "understudy.flower.reply_checks",
+    "Members": "understudy.flower.clients.members",
+    "Timing": "understudy.flower.requests",
     "Journal": "understudy.journal.protocol",
     "UnderstudyStrategy": "understudy.flower.strategy",
     "client_app": "understudy.flower.client",

@@ -82,6 +82,9 @@ class LiveRound:
                 self._lost(request, Outcome.RESTARTED, "its node restarted")
             elif name in found.unreadable:
                 self._refuse(request, Reason.UNREADABLE, found.unreadable[name])
+            elif name in found.lost:
+                words = f"its reply was lost with others of the same call ({found.lost[name]})"
+                self._lost(request, Outcome.MISSING, words)
             elif name in found.failed:
                 self.why[client] = one_line(
                     f"{TOO_SLOW} (the last pull failed: {found.failed[name]})", LONGEST_DETAIL

@@ -13,6 +13,7 @@ from flwr.serverapp import Grid
 from understudy.core.brief import shown
 from understudy.core.types import Bools, Reason, Refusal
 from understudy.flower.clients.identity import ClaimRefused, Node, order, registered_names
+from understudy.flower.clients.members import Members
 from understudy.flower.clients.roster import Client, Placed
 from understudy.flower.clients.vanished import (
     count_unseen,
@@ -49,14 +50,8 @@ class Membership:
         What a report may be at most, and how many clients there may be.
     examples_key : str
         The metric that holds the number of examples.
-    introduce : bool
-        Whether new nodes are asked who they are.
-    retired : sequence of str
-        Clients to retire.
-    same_as : mapping
-        A client's id → the one that it had before its SuperNode restarted.
-    forget_after : int, optional
-        Rounds after which a client leaves that was not seen in any of them.
+    members : Members
+        Who is expected, who leaves, and whether new nodes are asked who they are.
     """
 
     def __init__(
@@ -65,15 +60,12 @@ class Membership:
         mailbox: ReplyBox,
         limits: Limits,
         examples_key: str,
-        introduce: bool,
-        retired: Sequence[str],
-        same_as: Mapping[str, str],
-        forget_after: int | None,
+        members: Members,
     ) -> None:
         self._server, self._mailbox = server, mailbox
         self._limits, self._examples_key = limits, examples_key
-        self._introduce, self._to_retire = introduce, list(retired)
-        self._same_as, self._forget_after = dict(same_as), forget_after
+        self._introduce, self._to_retire = members.introduce, list(members.retired)
+        self._same_as, self._forget_after = dict(members.same_as), members.forget_after
         self._unknown: set[str] = set()  # ids to retire that nobody has
         self._told: set[str] = set()  # what was said of clients that vanish, once
         self._has_warned = False  # that ids do not last

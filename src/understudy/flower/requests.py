@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Literal
@@ -50,6 +50,9 @@ class Timing:
     poll : float
         Longest pause between two polls. Poll often: the answer of a node that leaves before the
         next poll is lost.
+    replies_at_once : int
+        Replies that one call asks for. More than 1 makes polls of many clients cheaper, but a
+        reply that Flower cannot decode then costs those of the same call: for clients one trusts.
     """
 
     deadline: float = 600.0
@@ -58,6 +61,7 @@ class Timing:
     late_for: float | None = None
     wait: float = 600.0
     poll: float = 1.0
+    replies_at_once: int = 1
 
     def __post_init__(self) -> None:
         checks.number("deadline", self.deadline, low=0, low_open=True)
@@ -67,6 +71,7 @@ class Timing:
             checks.number("late_for", self.late_for, low=0)
         checks.number("wait", self.wait, low=0)
         checks.number("poll", self.poll, low=0, low_open=True)
+        checks.integer("replies_at_once", self.replies_at_once, low=1)
 
     @property
     def patience(self) -> float:
@@ -105,6 +110,7 @@ class Collected:
     late: dict[str, Message] = field(default_factory=dict)  # to earlier ones
     restarted: set[str] = field(default_factory=set)  # asked, but the node restarted since
     unreadable: dict[str, str] = field(default_factory=dict)  # a reply was there and broke Flower
+    lost: dict[str, str] = field(default_factory=dict)  # its call asked for one that broke Flower
     failed: dict[str, str] = field(default_factory=dict)  # not answered, and the last pull failed
     seconds: dict[str, float] = field(default_factory=dict)  # until each reply was there
 
@@ -224,15 +230,17 @@ def collect(
     awaited = set(asked) or (set(owed) if or_earlier else set())
     begin = looked = clock.now()
     end, enough, pause = begin + timing.deadline, ceil(timing.quorum * len(awaited)), FIRST_PAUSE
-    has_quorum = False
+    has_quorum, shared = False, set[str]()  # replies that a failed call asked for with others
     while True:
         answered = 0
-        for name in [*open_ids, *sorted(owed)]:
-            before = failed.pop(name, "")
-            reply = _pulled(grid, name, found, calls, failed)
-            if before and name in open_ids and reply is not None and _is_gone(reply):
-                found.unreadable[name] = before
-            if name in found.unreadable:
+        names = [*open_ids, *sorted(owed)]
+        before = {name: failed.pop(name) for name in names if name in failed}
+        for name, reply in _pulled(
+            grid, names, before, timing.replies_at_once, found, calls, failed, shared
+        ):
+            if name in before and name in open_ids and reply is not None and _is_gone(reply):
+                (found.lost if name in shared else found.unreadable)[name] = before[name]
+            if name in found.unreadable or name in found.lost:
                 open_ids.pop(name, None)
                 continue
             if reply is None:
@@ -298,30 +306,44 @@ def wait_for_nodes(
 
 
 def _pulled(
-    grid: Grid, name: str, found: Collected, calls: GridCalls, failed: dict[str, str]
-) -> Message | None:
-    """One reply, if it is there.
+    grid: Grid,
+    names: list[str],
+    before: Mapping[str, str],
+    at_once: int,
+    found: Collected,
+    calls: GridCalls,
+    failed: dict[str, str],
+    shared: set[str],
+) -> Iterator[tuple[str, Message | None]]:
+    """Message id → its reply, if it is there.
 
-    One message at a time: the SuperLink hands over, for good, all replies that one call asks for,
-    and one that Flower cannot decode makes the call raise. All others of the call would be lost.
+    By default each has a call of its own: the SuperLink hands over, for good, all replies that one
+    call asks for, and one that Flower cannot decode makes the call raise. All others of the call
+    are then lost. What a failed call asked for is pulled one by one.
     """
-    try:
-        replies = list(grid.pull_messages([name]))
-    except Exception as error:  # the network, or whatever bytes from outside make Flower raise
-        words = _words(error)
-        calls.fails(words, "pull_messages")
-        if found.failed.get(name) != words:  # once a round, and not at each poll
-            logger.warning("a pull failed, and is tried again: %s", words)
-        found.failed[name] = failed[name] = words
-        return None
-    calls.works("pull_messages")
-    for reply in replies:
-        if reply.metadata.reply_to_message_id == name:
-            if reply.has_error() or reply.has_content():
-                return reply
-            found.unreadable[name] = "neither content nor an error"
-            logger.warning("a reply holds neither content nor an error")
-    return None
+    parts = [[name] for name in names if at_once == 1 or name in before]
+    others = [name for name in names if at_once > 1 and name not in before]
+    parts += [others[first : first + at_once] for first in range(0, len(others), at_once)]
+    for part in parts:
+        try:
+            replies = {one.metadata.reply_to_message_id: one for one in grid.pull_messages(part)}
+        except Exception as error:  # the network, or whatever bytes from outside make Flower raise
+            words = _words(error)
+            calls.fails(words, "pull_messages")
+            if any(found.failed.get(name) != words for name in part):  # once, not at each poll
+                logger.warning("a pull failed, and is tried again: %s", words)
+            for name in part:
+                found.failed[name] = failed[name] = words
+            shared |= set(part) if len(part) > 1 else set()
+            continue
+        calls.works("pull_messages")
+        for name in part:
+            reply = replies.get(name)
+            if reply is not None and not (reply.has_error() or reply.has_content()):
+                found.unreadable[name] = "neither content nor an error"
+                logger.warning("a reply holds neither content nor an error")
+                reply = None
+            yield name, reply
 
 
 def _is_gone(reply: Message) -> bool:

@@ -18,6 +18,7 @@ from understudy.core.roles import Availability
 from understudy.core.types import Population, Setup
 from understudy.flower import known_facts
 from understudy.flower.clients.declared import Declared, confirm
+from understudy.flower.clients.members import Members
 from understudy.flower.clients.newcomers import refused_newcomers
 from understudy.flower.clients.roster import Client, Roster
 from understudy.flower.live_round import LiveRound
@@ -52,25 +53,19 @@ class LiveServer:
         *,
         folder: str | Path | None,
         seed: int,
-        clients: Sequence[str],
-        population: Population | None,
-        keys: bool | None,
+        members: Members,
         availability: Availability | None,
         ledger: Journal | None,
         clock: Clock,
     ) -> None:
         checks.integer("seed", seed, low=0)
-        if population is not None and population.n_clients != len(clients):
-            raise ValueError(
-                f"population: expected one of {len(clients)} clients, as many as `clients` names, "
-                f"got {population.n_clients}"
-            )
         self.strategy, self.folder, self.seed = strategy, _absolute(folder), seed
-        self.roster, self._n_expected = Roster(clients, keys), len(clients)
+        clients = members.clients
+        self.roster, self._n_expected = Roster(clients, members.keys), len(clients)
         self.busy: list[Busy] = []  # of the run before
         self.missed: list[LiveRound] = []  # before anybody was known
         self.n_rounds = 0  # how many are wanted, for the log
-        self._declared, self._ids = Declared(tuple(clients), population), frozenset(clients)
+        self._declared, self._ids = Declared(clients, members.population), frozenset(clients)
         self._availability, self._ledger = availability, ledger
         self._clock = clock
         self._reports: dict[int, Report] = {}

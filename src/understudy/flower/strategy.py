@@ -7,12 +7,11 @@ wrapper) the four methods do the same without deadlines.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from flwr.app import (
@@ -34,7 +33,8 @@ from understudy.core.types import Arrivals, Outcome, Population
 from understudy.flower import log as logged
 from understudy.flower import metrics as reported
 from understudy.flower import names
-from understudy.flower.clients.identity import Node, check_id
+from understudy.flower.clients.identity import Node
+from understudy.flower.clients.members import Members
 from understudy.flower.global_model import GlobalModel
 from understudy.flower.live_round import TOO_SLOW, LiveRound
 from understudy.flower.live_state import Busy
@@ -62,6 +62,7 @@ from understudy.parts.samplers.uniform import Everyone
 from understudy.server.strategy import Strategy
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
+Value = TypeVar("Value")
 
 
 class UnderstudyStrategy(FlowerStrategy):
@@ -71,32 +72,15 @@ class UnderstudyStrategy(FlowerStrategy):
     ----------
     strategy : Strategy, optional
         Such as ``fdms()``; by default FedAvg: those who come are averaged by their examples.
-    deadline, quorum, grace, late_for, wait, poll
-        When a round ends: see `Timing`. The `timeout` given to `start` bounds the deadline.
+    timing : Timing, optional
+        When a round ends. The `timeout` given to `start` bounds the deadline.
+    members : Members, optional
+        Which clients are expected, what is known of them, who leaves, how ids are found out.
     folder : path, optional
         Where the run is kept, absolute. The next run with the same folder resumes after the last
         finished round.
     seed : int
         Of all that is drawn.
-    clients : sequence of str
-        Ids of clients that are expected, in the order of their numbers; others may join.
-    population : Population, optional
-        What is known of these beforehand.
-    retired : sequence of str
-        Ids of clients that have left for good: never asked again, what is remembered of them
-        erased. See also `request_retirement`.
-    same_as : mapping of str to str
-        Id of a client → the id that it had before its SuperNode restarted with a new key: it
-        continues as that client. See also `request_same_as`.
-    forget_after : int, optional
-        Rounds after which a client leaves that was connected in none of them (rounds in which
-        nobody is do not count). Should it come back, it joins as a newcomer. By default never.
-    keys : bool, optional
-        Whether SuperNodes authenticate with registered keys: see `Roster`.
-    introduce : bool
-        Ask each new node who it is. Without it, a client is its registered name, its key or its
-        node id. An app without the mod trains when asked; in the first round that counts as its
-        update.
     limits : Limits, optional
         What a reply may be at most.
     buffers : sequence of str
@@ -114,27 +98,20 @@ class UnderstudyStrategy(FlowerStrategy):
         As in Flower's FedAvg; called with replies of the same keys only.
     clock : Clock, optional
         Time, for tests.
+    deadline, quorum, grace, late_for, wait, poll
+        Fields of `timing` one by one, in its place.
+    clients, population, retired, same_as, forget_after, keys, introduce
+        Fields of `members` one by one, in its place.
     """
 
     def __init__(
         self,
         strategy: Strategy | None = None,
         *,
-        deadline: float = Timing.deadline,
-        quorum: float = Timing.quorum,
-        grace: float = Timing.grace,
-        late_for: float | None = None,
-        wait: float = Timing.wait,
-        poll: float = Timing.poll,
+        timing: Timing | None = None,
+        members: Members | None = None,
         folder: str | Path | None = None,
         seed: int = 0,
-        clients: Sequence[str] = (),
-        population: Population | None = None,
-        retired: Sequence[str] = (),
-        same_as: Mapping[str, str] | None = None,
-        forget_after: int | None = None,
-        keys: bool | None = None,
-        introduce: bool = True,
         limits: Limits | None = None,
         buffers: Sequence[str] = BUFFERS,
         availability: Availability | None = None,
@@ -150,17 +127,45 @@ class UnderstudyStrategy(FlowerStrategy):
         train_metrics_aggr_fn: reported.Aggregate | None = None,
         evaluate_metrics_aggr_fn: reported.Aggregate | None = None,
         clock: Clock | None = None,
+        deadline: float | None = None,
+        quorum: float | None = None,
+        grace: float | None = None,
+        late_for: float | None = None,
+        wait: float | None = None,
+        poll: float | None = None,
+        clients: Sequence[str] | None = None,
+        population: Population | None = None,
+        retired: Sequence[str] | None = None,
+        same_as: Mapping[str, str] | None = None,
+        forget_after: int | None = None,
+        keys: bool | None = None,
+        introduce: bool | None = None,
     ) -> None:
+        timing = _value(
+            "timing",
+            timing,
+            Timing,
+            deadline=deadline,
+            quorum=quorum,
+            grace=grace,
+            late_for=late_for,
+            wait=wait,
+            poll=poll,
+        )
+        members = _value(
+            "members",
+            members,
+            Members,
+            clients=clients,
+            population=population,
+            retired=retired,
+            same_as=same_as,
+            forget_after=forget_after,
+            keys=keys,
+            introduce=introduce,
+        )
         for name, share in (("train", fraction_train), ("evaluate", fraction_evaluate)):
             checks.number(f"fraction_{name}", share, low=0, high=1)
-        if forget_after is not None:
-            checks.integer("forget_after", forget_after, low=1)
-        for ids in (same_as or {}).items():
-            for one in ids:
-                check_id("same_as", one)
-        for before, n in Counter((same_as or {}).values()).items():
-            if n > 1:
-                raise ValueError(f"same_as: expected distinct clients, got {before!r} {n} times")
         self.fraction_train, self.fraction_evaluate = fraction_train, fraction_evaluate
         self.min_train_nodes = min_train_nodes if fraction_train else 0
         self.min_evaluate_nodes = min_evaluate_nodes if fraction_evaluate else 0
@@ -176,25 +181,19 @@ class UnderstudyStrategy(FlowerStrategy):
             self.strategy,
             folder=folder,
             seed=seed,
-            clients=tuple(clients),
-            population=population,
-            keys=keys,
+            members=members,
             availability=availability,
             ledger=ledger,
             clock=clock,
         )
         self.outcomes: tuple[ClientOutcome, ...] = ()  # of the last round
-        timing = Timing(deadline, quorum, grace, late_for, wait, poll)
         self._mailbox = ReplyBox(timing, clock)
         self._members = Membership(
             self.server,
             self._mailbox,
             self.limits,
             weighted_by_key,
-            introduce and fraction_train > 0,
-            retired,
-            {} if same_as is None else same_as,
-            forget_after,
+            replace(members, introduce=members.introduce and fraction_train > 0),
         )
         self._model = GlobalModel(self.server, buffers)
         self._waits = False  # whether our own loop sends messages and waits for answers
@@ -619,6 +618,20 @@ class UnderstudyStrategy(FlowerStrategy):
         if self.server.results is not None and result is not None:
             self.server.results.append(result, round_.t + 1)
         self.server.end_round(round_, [*busy, *self.server.busy])
+
+
+def _value(name: str, given: Value | None, kind: type[Value], **fields: Any) -> Value:
+    """A value given as such, or by its fields, but not by both."""
+    told = {field: value for field, value in fields.items() if value is not None}
+    if given is None:
+        return kind(**told)
+    if not isinstance(given, kind):
+        raise TypeError(f"{name}: expected a {kind.__name__}, got {given!r}")
+    if told:
+        raise ValueError(
+            f"{name}: expected it alone, got it with {', '.join(told)}, which are fields of it"
+        )
+    return given
 
 
 def _by_request(replies: Iterable[Message]) -> dict[str, Message]:
