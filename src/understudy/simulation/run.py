@@ -184,9 +184,10 @@ class Run:
             if folder is not None and journal is not None:
                 # rounds after the last commit are run again, whether or not their logs were kept
                 self._stored = journal.stored(min(settings.rounds, state.t))
-            run = hashlib.sha256(about.encode()).hexdigest()
-            facts = run_facts(self.federation, state.n_parameters, self.engine)
-            loop.describe(run, self._resolved(), facts)
+            if journal is not None:
+                run = hashlib.sha256(about.encode()).hexdigest()
+                facts = run_facts(self.federation, state.n_parameters, self.engine)
+                loop.describe(run, self._resolved(), facts)
         except BaseException:
             state.close()
             raise

@@ -358,7 +358,7 @@ def test_functions_that_hold_nothing_are_known_by_their_names() -> None:
 
 TELL = """
 import json, sys
-from tests.studies import test_identity as here
+from tests.studies.definition import test_identity as here
 from understudy.core.describe import describe
 things = [make(1.0) for make in here.MAKERS]
 things += [here.net(here.Shown(here.torch.sin)), {"b", "a", "c"}, lambda t: t in {"a", "b", "c"}]
