@@ -20,7 +20,7 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.supercore.task_identity import TaskIdentity
 
-from understudy.flower.requests import Clock
+from understudy.flower.messages.requests import Clock
 
 SUPERLINK = 1
 

@@ -15,7 +15,7 @@ from understudy import Local, Scaffold, Strategy, fdms
 from understudy.core.flat import Layout
 from understudy.core.types import Cohort
 from understudy.flower import ClientData, UnderstudyStrategy, client_app
-from understudy.flower.local_config import local_of
+from understudy.flower.messages.local_config import local_of
 from understudy.simulation import Federation, LocalTrainer
 
 N, WIDTH = 40, 5

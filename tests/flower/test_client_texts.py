@@ -15,7 +15,7 @@ from tests.cli import Command
 from tests.flower.loopback import LoopbackGrid, nodes_of
 from tests.flower.toy import first_arrays, play, reply_of, toy_app
 from understudy.flower import UnderstudyStrategy, introduction, names, read_outcomes
-from understudy.flower.metrics import LONGEST_NAME, MOST_METRICS, named
+from understudy.flower.messages.metrics import LONGEST_NAME, MOST_METRICS, named
 from understudy.studies import LiveLog, results
 from understudy.studies.store.store import Store
 

@@ -15,7 +15,7 @@ from tests.flower.test_resume import saved
 from understudy import fdms
 from understudy.flower import UnderstudyStrategy, read_outcomes
 from understudy.flower.clients.roster import Roster
-from understudy.flower.live_state import LiveState
+from understudy.flower.rounds.live_state import LiveState
 from understudy.server import checkpoint
 
 pytestmark = [pytest.mark.full, pytest.mark.process, pytest.mark.timeout(3600)]

@@ -8,7 +8,7 @@ from tests.flower.test_rounds import introduces
 from tests.flower.toy import first_arrays, play, toy_app
 from understudy import MIFA, Outcome, Strategy
 from understudy.flower import Timing, UnderstudyStrategy
-from understudy.flower.requests import MESSAGE_UNAVAILABLE
+from understudy.flower.messages.requests import MESSAGE_UNAVAILABLE
 
 
 def fail(grid, when, error):

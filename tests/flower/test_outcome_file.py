@@ -12,7 +12,7 @@ from tests.crafted import flipped
 from tests.power_cut import PowerCut
 from understudy import Outcome
 from understudy.flower import read_outcomes
-from understudy.flower.outcomes import FILE, ClientOutcome, OutcomeFile
+from understudy.flower.rounds.outcomes import FILE, ClientOutcome, OutcomeFile
 
 
 def records(t):

@@ -12,8 +12,8 @@ from tests.flower.loopback import LoopbackGrid, nodes_of
 from tests.flower.toy import first_arrays, moved, play, reply_of, toy_app
 from understudy.flower import Limits, UnderstudyStrategy, load_arrays, save_arrays
 from understudy.flower.clients.identity import Node
-from understudy.flower.live_round import LiveRound
-from understudy.flower.requests import Collected, Request
+from understudy.flower.messages.requests import Collected, Request
+from understudy.flower.rounds.live_round import LiveRound
 
 
 def npy(values, pickled=False):

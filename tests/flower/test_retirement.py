@@ -11,7 +11,7 @@ from tests.flower.loopback import LoopbackGrid, nodes_of
 from tests.flower.toy import files_with, first_arrays, play, reply_of, round_of, toy_app
 from understudy import FDMS, MIFA, CheckpointError, HoeffdingRace, Population, Strategy, fedavg
 from understudy.flower import UnderstudyStrategy, introduction, request_retirement
-from understudy.flower.retirement import requested_retirements
+from understudy.flower.clients.retirement import requested_retirements
 from understudy.server.state import row_stores
 from understudy.simulation import clustered_digits, simulate
 

@@ -14,8 +14,8 @@ from flwr.serverapp.strategy import Strategy as FlowerStrategy
 from tests.flower.loopback import LoopbackGrid, PretendTime, config_of, nodes_of
 from tests.flower.toy import first_arrays, play, reply_of, round_of, toy_app
 from understudy import MIFA, Local, Scaffold, Strategy, Uniform, fdms, inverse_time, mdsample
-from understudy.flower import UnderstudyStrategy
-from understudy.flower.requests import NODE_UNAVAILABLE, GridFailed
+from understudy.flower import Members, Timing, UnderstudyStrategy
+from understudy.flower.messages.requests import NODE_UNAVAILABLE, GridFailed
 from understudy.server.state import row_stores
 
 
@@ -578,3 +578,35 @@ def test_arguments_are_checked():
     numbers, grid = ArrayRecord([np.zeros(3, dtype=np.int64)]), LoopbackGrid([])
     with pytest.raises(ValueError, match="at least one floating array"):
         UnderstudyStrategy().start(grid, numbers)
+
+
+def test_what_belongs_together_is_given_as_a_value_or_one_by_one():
+    timing, members = Timing(deadline=7.0, quorum=0.5), Members(clients=["a", "b"], keys=True)
+    values = UnderstudyStrategy(timing=timing, members=members)
+    words = UnderstudyStrategy(deadline=7.0, quorum=0.5, clients=["a", "b"], keys=True)
+    assert values.timing == words.timing == timing
+    assert [one.id for one in words.server.roster.clients] == ["a", "b"]
+    assert values.server.roster.to_json() == words.server.roster.to_json()
+    assert values.server.roster.keys is words.server.roster.keys is True
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        (
+            {"timing": Timing(), "deadline": 5.0, "poll": 1.0},
+            ValueError,
+            "timing: expected it alone, got it with deadline, poll, which are fields of it",
+        ),
+        (
+            {"members": Members(), "clients": []},
+            ValueError,
+            "members: expected it alone, got it with clients, which are fields of it",
+        ),
+        ({"timing": 30.0}, TypeError, "timing: expected a Timing, got 30.0"),
+        ({"members": ["a"]}, TypeError, r"members: expected a Members, got \['a'\]"),
+    ],
+)
+def test_a_value_and_its_fields_are_not_mixed(options, error, words):
+    with pytest.raises(error, match=f"^{words}$"):
+        UnderstudyStrategy(**options)

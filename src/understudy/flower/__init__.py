@@ -13,19 +13,19 @@ if find_spec("flwr") is None:
 
 _LATER = {  # a ClientApp need not load what only a ServerApp uses
     "ClientData": "understudy.flower.client",
-    "ClientOutcome": "understudy.flower.outcomes",
-    "Limits": "understudy.flower.reply_checks",
-    "Members": "understudy.flower.clients.members",
-    "Timing": "understudy.flower.requests",
+    "ClientOutcome": "understudy.flower.rounds.outcomes",
     "Journal": "understudy.journal.protocol",
+    "Limits": "understudy.flower.messages.reply_checks",
+    "Members": "understudy.flower.clients.members",
+    "Timing": "understudy.flower.messages.requests",
     "UnderstudyStrategy": "understudy.flower.strategy",
     "client_app": "understudy.flower.client",
     "introduction": "understudy.flower.mod",
-    "load_arrays": "understudy.flower.model_arrays",
-    "read_outcomes": "understudy.flower.outcomes",
-    "request_retirement": "understudy.flower.retirement",
-    "request_same_as": "understudy.flower.retirement",
-    "save_arrays": "understudy.flower.model_arrays",
+    "load_arrays": "understudy.flower.messages.model_arrays",
+    "read_outcomes": "understudy.flower.rounds.outcomes",
+    "request_retirement": "understudy.flower.clients.retirement",
+    "request_same_as": "understudy.flower.clients.retirement",
+    "save_arrays": "understudy.flower.messages.model_arrays",
 }
 __all__ = sorted(_LATER)
 

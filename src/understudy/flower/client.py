@@ -16,8 +16,8 @@ from torch.nn.functional import cross_entropy
 
 from understudy.core.flat import Layout
 from understudy.core.threads import one_thread
-from understudy.flower import names
-from understudy.flower.local_config import local_of
+from understudy.flower.messages import names
+from understudy.flower.messages.local_config import local_of
 from understudy.flower.mod import Mod, answer, is_introduction, report
 from understudy.simulation.data.shared_memory import aligned_matrix
 from understudy.simulation.training.conv_kernels import kernels

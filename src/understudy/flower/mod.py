@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from flwr.app import ConfigRecord, Context, Message, MessageType, MetricRecord, RecordDict
 
-from understudy.flower import names
+from understudy.flower.messages import names
 
 Call = Callable[[Message, Context], Message]
 Mod = Callable[[Message, Context, Call], Message]

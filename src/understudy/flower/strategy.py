@@ -31,20 +31,15 @@ from understudy.core.rng import generator
 from understudy.core.roles import Availability
 from understudy.core.types import Arrivals, Outcome, Population
 from understudy.flower import log as logged
-from understudy.flower import metrics as reported
-from understudy.flower import names
 from understudy.flower.clients.identity import Node
 from understudy.flower.clients.members import Members
-from understudy.flower.global_model import GlobalModel
-from understudy.flower.live_round import TOO_SLOW, LiveRound
-from understudy.flower.live_state import Busy
-from understudy.flower.local_config import local_values
 from understudy.flower.log import logger
-from understudy.flower.membership import Answer, Membership
-from understudy.flower.model_arrays import BUFFERS
-from understudy.flower.outcomes import ClientOutcome
-from understudy.flower.reply_checks import Limits, Update, read_update
-from understudy.flower.requests import (
+from understudy.flower.messages import metrics as reported
+from understudy.flower.messages import names
+from understudy.flower.messages.local_config import local_values
+from understudy.flower.messages.model_arrays import BUFFERS
+from understudy.flower.messages.reply_checks import Limits, Update, read_update
+from understudy.flower.messages.requests import (
     MOST_FAILED_ROUNDS,
     PUSH,
     Clock,
@@ -55,8 +50,13 @@ from understudy.flower.requests import (
     connected,
     wait_for_nodes,
 )
-from understudy.flower.sampled import Sampled
-from understudy.flower.server import LiveServer
+from understudy.flower.rounds.global_model import GlobalModel
+from understudy.flower.rounds.live_round import TOO_SLOW, LiveRound
+from understudy.flower.rounds.live_state import Busy
+from understudy.flower.rounds.membership import Answer, Membership
+from understudy.flower.rounds.outcomes import ClientOutcome
+from understudy.flower.rounds.sampled import Sampled
+from understudy.flower.rounds.server import LiveServer
 from understudy.journal.protocol import Journal
 from understudy.parts.samplers.uniform import Everyone
 from understudy.server.strategy import Strategy

@@ -25,7 +25,7 @@ from understudy.flower.clients.identity import (
     key_id,
     stored_id,
 )
-from understudy.flower.live_state import records
+from understudy.flower.clients.stored_records import records
 
 
 @dataclass

@@ -20,9 +20,9 @@ from flwr.serverapp.strategy import Result
 from understudy.core.brief import shown
 from understudy.core.files import file_named, no_link_opener, refuse_link, write_file
 from understudy.core.json_lines import is_damaged, is_sealed, sealed
-from understudy.flower import names
 from understudy.flower.log import logger
-from understudy.flower.reply_checks import metrics_of
+from understudy.flower.messages import names
+from understudy.flower.messages.reply_checks import metrics_of
 
 LONGEST_NAME = 80  # characters
 MOST_METRICS = 100  # of a reply

@@ -21,10 +21,10 @@ from understudy.core.types import (
     Refusal,
 )
 from understudy.flower.clients.roster import Client
-from understudy.flower.model_arrays import Unreadable
-from understudy.flower.outcomes import ClientOutcome
-from understudy.flower.reply_checks import Update
-from understudy.flower.requests import NODE_UNAVAILABLE, Collected, Request, last_line
+from understudy.flower.messages.model_arrays import Unreadable
+from understudy.flower.messages.reply_checks import Update
+from understudy.flower.messages.requests import NODE_UNAVAILABLE, Collected, Request, last_line
+from understudy.flower.rounds.outcomes import ClientOutcome
 
 TOO_SLOW = "no answer in time"
 Read = Callable[[Request, Message], Update]  # raises Unreadable

@@ -14,6 +14,7 @@ from understudy.core.brief import shown
 from understudy.core.types import Bools, Reason, Refusal
 from understudy.flower.clients.identity import ClaimRefused, Node, order, registered_names
 from understudy.flower.clients.members import Members
+from understudy.flower.clients.retirement import requested_matches, requested_retirements
 from understudy.flower.clients.roster import Client, Placed
 from understudy.flower.clients.vanished import (
     count_unseen,
@@ -22,10 +23,9 @@ from understudy.flower.clients.vanished import (
     why_not_matched,
 )
 from understudy.flower.log import logger
-from understudy.flower.reply_checks import Limits, Report, read_report
-from understudy.flower.requests import ReplyBox, Request, last_line
-from understudy.flower.retirement import requested_matches, requested_retirements
-from understudy.flower.server import LiveServer
+from understudy.flower.messages.reply_checks import Limits, Report, read_report
+from understudy.flower.messages.requests import ReplyBox, Request, last_line
+from understudy.flower.rounds.server import LiveServer
 
 Answer = tuple[Request, Message]
 

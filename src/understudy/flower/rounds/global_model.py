@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from flwr.app import Array, ArrayRecord
 
-from understudy.flower.model_arrays import ModelArrays
-from understudy.flower.server import LiveServer
+from understudy.flower.messages.model_arrays import ModelArrays
+from understudy.flower.rounds.server import LiveServer
 
 
 class GlobalModel:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any
 
 from understudy.core import checks
-from understudy.core.brief import shown
-
-Record = TypeVar("Record")
+from understudy.flower.clients.stored_records import records
 
 
 @dataclass
@@ -51,19 +49,3 @@ def read_busy(text: str, n_clients: int, now: float, wall: float) -> list[Busy]:
     for one in busy:
         checks.integer("busy: client", one.client, low=0, high=n_clients - 1)
     return [replace(one, asked_at=now - max(0.0, wall - one.asked_at)) for one in busy]
-
-
-def records(kind: type[Record], text: str) -> list[Record]:
-    """Objects of a flat dataclass from JSON, each field of the type that it was written with."""
-    plain = json.loads(text)
-    if not isinstance(plain, list):
-        raise ValueError(f"{kind.__name__}: expected a list, got {shown(plain)}")
-    found = [kind(**one) for one in plain]
-    for one in found:
-        for item in fields(one):  # type: ignore[arg-type]
-            name, value = f"{kind.__name__}.{item.name}", getattr(one, item.name)
-            if item.type == "float":
-                checks.number(name, value)
-            elif type(value).__name__ != item.type:
-                raise ValueError(f"{name}: expected {item.type}, got {shown(value)}")
-    return found

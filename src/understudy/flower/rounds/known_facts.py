@@ -11,7 +11,7 @@ import numpy as np
 
 from understudy.core.types import Floats, Population
 from understudy.flower.clients.declared import CLOSED
-from understudy.flower.reply_checks import Report
+from understudy.flower.messages.reply_checks import Report
 from understudy.server.state import ServerState
 
 Reports = Mapping[int, Report]

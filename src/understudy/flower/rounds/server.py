@@ -16,21 +16,21 @@ from understudy.core import checks
 from understudy.core.describe import describe
 from understudy.core.roles import Availability
 from understudy.core.types import Population, Setup
-from understudy.flower import known_facts
 from understudy.flower.clients.declared import Declared, confirm
 from understudy.flower.clients.members import Members
 from understudy.flower.clients.newcomers import refused_newcomers
 from understudy.flower.clients.roster import Client, Roster
-from understudy.flower.live_round import LiveRound
-from understudy.flower.live_state import Busy, LiveState, busy_text, read_busy
 from understudy.flower.log import logger
-from understudy.flower.metrics import RESULTS, ResultFile
-from understudy.flower.model_arrays import ModelArrays
-from understudy.flower.outcomes import FILE as OUTCOMES
-from understudy.flower.outcomes import OutcomeFile
-from understudy.flower.reply_checks import Report
-from understudy.flower.requests import Clock
-from understudy.flower.run_description import facts_of, resolved_run
+from understudy.flower.messages.metrics import RESULTS, ResultFile
+from understudy.flower.messages.model_arrays import ModelArrays
+from understudy.flower.messages.reply_checks import Report
+from understudy.flower.messages.requests import Clock
+from understudy.flower.rounds import known_facts
+from understudy.flower.rounds.live_round import LiveRound
+from understudy.flower.rounds.live_state import Busy, LiveState, busy_text, read_busy
+from understudy.flower.rounds.outcomes import FILE as OUTCOMES
+from understudy.flower.rounds.outcomes import OutcomeFile
+from understudy.flower.rounds.run_description import facts_of, resolved_run
 from understudy.journal.file import LogFile
 from understudy.journal.protocol import Journal
 from understudy.memory.run_folder import ROUNDS, STATE

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from understudy.flower import names
+from understudy.flower.messages import names
 from understudy.parts.local import Local, Plain, Proximal
 
 

@@ -14,8 +14,8 @@ from flwr.app import ArrayRecord, RecordDict
 from understudy.core import checks
 from understudy.core.brief import shown
 from understudy.core.types import Reason
-from understudy.flower import names
-from understudy.flower.model_arrays import ModelArrays, Unreadable
+from understudy.flower.messages import names
+from understudy.flower.messages.model_arrays import ModelArrays, Unreadable
 
 ROOM = 1.0  # megabytes that a reply may have beyond twice the model, where no limit is given
 

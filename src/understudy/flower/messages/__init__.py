@@ -1,0 +1,1 @@
+"""What travels between the server of a live federation and its clients, and its checks."""
