@@ -45,7 +45,7 @@ def attendance(
     names: Sequence[str] | None = None,
     title: str | None = None,
 ) -> Figure:
-    """Rounds × clients: what became of each client in each round.
+    """Rounds × clients: the outcome of each client in each round.
 
     Parameters
     ----------

@@ -86,7 +86,7 @@ def only_run(name: str, data: object) -> Run | None:
 
 
 def outcomes(run: Run) -> np.ndarray[tuple[int, int], np.dtype[np.int8]]:
-    """(rounds, N) what became of each client."""
+    """(rounds, N) the outcome of each client."""
     return np.array([log.outcome for log in played(run).logs])
 
 

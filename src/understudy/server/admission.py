@@ -366,7 +366,7 @@ def _histograms(label_counts: Any, positions: list[int], n_classes: int | None) 
 
 
 def outcomes(n_clients: int, cohort: Cohort, admitted: Admitted) -> npt.NDArray[np.int8]:
-    """(N,) what became of each client; what is written later weighs more."""
+    """(N,) the outcome of each client; what is written later weighs more."""
     outcome = np.full(n_clients, Outcome.NOT_WANTED, dtype=np.int8)
     outcome[cohort.wanted] = Outcome.UNAVAILABLE
     outcome[cohort.asked] = Outcome.MISSING

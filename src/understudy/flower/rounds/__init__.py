@@ -1,1 +1,1 @@
-"""The round of a live federation: its state, who takes part, what became of each client."""
+"""The round of a live federation: its state, who takes part, the outcome of each client."""
