@@ -106,6 +106,12 @@ _PARTS: dict[str, dict[str, str]] = {
         "mdsample": "strategies:mdsample",
         "power_of_choice": "strategies:power_of_choice",
     },
+    "analysis": {
+        "shapley": "analysis.shapley:shapley",
+        "sigma": "papers.sigma:sigma",
+        "graph_f1": "papers.graph_f1:graph_f1",
+        "similarity": "analysis.similarity:similarity",
+    },
 }
 
 
@@ -198,7 +204,8 @@ STRATEGIES = Registry("strategy")
 # public name → place, for `from understudy import …`
 PUBLIC = {
     place.partition(":")[2]: f"understudy.{place}"
-    for parts in _PARTS.values()
+    for role, parts in _PARTS.items()
+    if role != "analysis"
     for place in parts.values()
 }
 

@@ -13,6 +13,12 @@ from understudy.analysis import analyse
 from understudy.core.describe import describe
 from understudy.core.rng import generator
 from understudy.core.types import Population
+from understudy.papers.readings import (
+    AtMostDropout,
+    HalfOfThoseThere,
+    SinLogNormal23,
+    fdms_cnn_320,
+)
 from understudy.parts.availability import Always, Bernoulli, FixedDropout, FullStart, fdms_dropout
 from understudy.parts.availability.skewed import SinLogNormal
 from understudy.parts.compensators.gather import Gather
@@ -24,12 +30,6 @@ from understudy.parts.samplers.uniform import Uniform
 from understudy.parts.schedules import Exponential, inverse_time
 from understudy.parts.servers import Adam, Sgd
 from understudy.simulation import clustered_digits, simulate
-from understudy.studies.builtin.readings import (
-    AtMostDropout,
-    HalfOfThoseThere,
-    SinLogNormal23,
-    fdms_cnn_320,
-)
 from understudy.studies.definition import builtins, estimates
 from understudy.studies.definition.errors import StudyError
 from understudy.testing import check_availability, check_sampler, example_population
@@ -99,7 +99,8 @@ def images(tmp_path_factory):
 
 
 def test_every_file_is_a_listed_study_and_says_what_it_shows():
-    names = [path.name for path in files("understudy.studies.builtin").iterdir()]
+    folders = files("understudy.studies.builtin"), files("understudy.papers").joinpath("studies")
+    names = [path.name for folder in folders for path in folder.iterdir()]
     inside = {name.removesuffix(".toml") for name in names if name.endswith(".toml")}
     assert inside == set(builtins.NAMES) == set(CELLS)
     for study in builtins.listed():

@@ -49,7 +49,7 @@ class Section:
 def _data_sets() -> Mapping[str, Any]:
     from understudy.simulation.data.sources import DATASETS
 
-    return DATASETS
+    return {name: source.loader for name, source in DATASETS.items()}
 
 
 def _partitions() -> Mapping[str, Any]:

@@ -208,8 +208,9 @@ def key_of(resolved: Mapping[str, Any]) -> str:
 def _other_federation(recipe: DataRecipe) -> Federation:
     """Other people's data that come divided: a federation, or a function that makes one."""
     from understudy.simulation.data.federation import Federation
+    from understudy.simulation.data.sources import source_of
 
-    made = imported(recipe.name)
+    made = source_of(recipe.name, imported).loader
     if not isinstance(made, Federation):
         takes_seed = "seed" in inspect.signature(made).parameters
         made = made(**recipe.settings, **({"seed": recipe.seed} if takes_seed else {}))

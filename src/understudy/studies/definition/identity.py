@@ -20,6 +20,7 @@ from torch import nn
 from understudy.core import describe as descriptions
 from understudy.core.describe import describe
 from understudy.core.module_origin import is_known
+from understudy.moved import first_name
 from understudy.studies.definition import plugins
 from understudy.studies.definition.plugins import imported
 
@@ -36,16 +37,14 @@ def canonical_data(recipe: DataRecipe) -> dict[str, Any]:
     """
     from understudy.simulation.data.federate import federate
     from understudy.simulation.data.partitions import PARTITIONS
-    from understudy.simulation.data.sources import DATASETS
+    from understudy.simulation.data.sources import source_of
 
     settings = {name: value for name, value in recipe.settings.items() if name != "root"}
     if settings.get("normalise") is True:
         del settings["normalise"]
     functions: list[Any] = [federate] if recipe.partition is not None else []
     if recipe.partition is None:
-        functions.append(
-            DATASETS[recipe.name] if recipe.name in DATASETS else imported(recipe.name)
-        )
+        functions.append(source_of(recipe.name, imported).loader)
     elif recipe.partition in PARTITIONS or ":" in recipe.partition:
         functions.append(PARTITIONS.get(recipe.partition) or imported(recipe.partition))
     defaults = {
@@ -56,7 +55,7 @@ def canonical_data(recipe: DataRecipe) -> dict[str, Any]:
         if parameter.default is not parameter.empty and name not in ("rng", "root", "normalise")
     }
     known = {**defaults, **settings, "partition": recipe.partition, "seed": recipe.seed}
-    return {"class": "DataRecipe", "name": recipe.name, **describe(known)}
+    return {"class": "DataRecipe", "name": first_name(recipe.name), **describe(known)}
 
 
 def canonical_model(model: Model) -> Any:
@@ -77,7 +76,7 @@ def canonical_model(model: Model) -> Any:
             for setting, parameter in parameters
             if parameter.default is not parameter.empty
         }
-    return {**describe({**defaults, **model}), "name": name}
+    return {**describe({**defaults, **model}), "name": first_name(name)}
 
 
 def described_function(thing: Any) -> Any:

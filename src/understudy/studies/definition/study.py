@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from understudy.studies.execution.runner import StudyOutcome
     from understudy.studies.store.store import Store
 
-BUILT_IN = Path(__file__).resolve().parents[1] / "builtin"
+PACKAGE = Path(__file__).resolve().parents[2]
 SET, BLOCK = "--set", "--block"  # of the command line
 
 
@@ -373,7 +373,7 @@ class Study:
     @property
     def built_in(self) -> bool:
         """Whether its file is one that comes with the package, and no copy of it."""
-        return self.file is not None and self.file.parent == BUILT_IN
+        return self.file is not None and PACKAGE in self.file.parents
 
     @property
     def rounds(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Mapping
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
@@ -17,6 +17,9 @@ from understudy.studies.definition.cell import DataRecipe
 from understudy.studies.definition.errors import StudyError, told_of
 from understudy.studies.definition.plugins import imported
 
+if TYPE_CHECKING:
+    from understudy.simulation.data.sources import DataSource
+
 SHARED = ("test", "validation", "root", "normalise")  # keys that belong to no partition
 LOSSES = {"cross_entropy": cross_entropy, "mse_loss": mse_loss}
 
@@ -25,7 +28,6 @@ def data(value: Any, seed: int) -> Any:
     """A `DataRecipe` of a table, or data that are there already; `seed` is the run's."""
     from understudy.simulation.data.federate import federate
     from understudy.simulation.data.federation import Federation
-    from understudy.simulation.data.sources import checked_normalise
 
     if isinstance(value, Federation):
         return value
@@ -37,8 +39,9 @@ def data(value: Any, seed: int) -> Any:
     if not isinstance(value, Mapping):
         raise StudyError(f"expected a table with the name of a data set, got {shown(value)}")
     table = dict(value)
-    source = _source(table.pop("name", None), table.get("partition"))
-    divided = table.pop("partition", source.default)
+    name = table.pop("name", None)
+    source, default = _source(name, table.get("partition"))
+    divided = table.pop("partition", default)
     divided = None if divided == NOTHING else divided
     chosen = table.pop("seed", 0)
     if chosen != "run":
@@ -49,7 +52,7 @@ def data(value: Any, seed: int) -> Any:
             raise StudyError(f"expected {expected}, got {shown(chosen)}", "seed") from None
     known = ("name", "partition", "seed")
     if divided is None:
-        settings = arguments(source.function, table, besides=("seed",), also=known)
+        settings = arguments(source.loader, table, besides=("seed",), also=known)
     else:
         function = _partition(divided)
         shared = {name: table.pop(name) for name in SHARED if name in table}
@@ -57,22 +60,16 @@ def data(value: Any, seed: int) -> Any:
         if "normalise" in settings:
             given = settings["normalise"]
             with told_of(known=("normalise",)):
-                settings["normalise"] = checked_normalise(source.name, source.function, given)
+                settings["normalise"] = source.checked_normalise(given)
         also = (*known, *SHARED)
         hidden = (*first_parameter(function), "rng")
         settings |= arguments(function, table, besides=hidden, also=also)
-    return DataRecipe(source.name, divided, seed if chosen == "run" else chosen, settings)
+    return DataRecipe(name, divided, seed if chosen == "run" else chosen, settings)
 
 
-class _Source:
+def _source(name: Any, partition: Any) -> tuple[DataSource, str | None]:
     """A data set by name, and how it is divided where the study does not say."""
-
-    def __init__(self, name: str, function: Any, default: str | None) -> None:
-        self.name, self.function, self.default = name, function, default
-
-
-def _source(name: Any, partition: Any) -> _Source:
-    from understudy.simulation.data.sources import DATASETS
+    from understudy.simulation.data.sources import DATASETS, source_of
 
     if not isinstance(name, str):
         given = "none" if name is None else repr(name)
@@ -81,8 +78,8 @@ def _source(name: Any, partition: Any) -> _Source:
     if ":" not in name and name not in DATASETS:
         raise StudyError(f"no data set named {name!r}; {suggestion(name, DATASETS)}", "name")
     with told_of("name", known=()):
-        function = imported(name) if ":" in name else DATASETS[name]
-    comes_divided = _comes_divided(function)
+        source = source_of(name, imported)
+    comes_divided = _comes_divided(source.loader)
     if ":" not in name and comes_divided and partition not in (None, NOTHING):
         raise StudyError(f"{name!r} comes divided; leave it out", "partition")
     if ":" not in name and not comes_divided and partition == NOTHING:
@@ -90,7 +87,7 @@ def _source(name: Any, partition: Any) -> _Source:
 
         words = ", ".join(PARTITIONS)
         raise StudyError(f"{name!r} does not come divided; expected one of {words}", "partition")
-    return _Source(name, function, None if comes_divided else "iid")
+    return source, (None if comes_divided else "iid")
 
 
 def _comes_divided(source: Any) -> bool:
