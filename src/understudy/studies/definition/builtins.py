@@ -17,7 +17,7 @@ from understudy.studies.definition.errors import StudyError
 if TYPE_CHECKING:
     from understudy.studies.definition.study import Study
 
-SCALES = ("quick", "results", "paper", "tiny")
+SCALES = ("quick", "results", "paper")
 _FOLDERS = {  # package, folder in it → studies, in the order in which they are listed
     ("understudy.studies", "builtin"): ("quickstart", "quickstart-tuned"),
     ("understudy.papers", "studies"): (
@@ -104,7 +104,7 @@ def built_in(
     ----------
     name : str
         One of `NAMES`.
-    scale : {"quick", "results", "paper", "tiny"}, optional
+    scale : {"quick", "results", "paper"}, optional
         ``quick`` by default.
     overrides : sequence of str, or dict
         As in `Study.read`.

@@ -54,7 +54,6 @@ ASKED = (
     "analysis",
 )
 KEYS = (*TOLD, *ASKED, "tune", "block", "blocks", "scale")
-TINY = "tiny"
 QUICK = "quick"
 PART_PREFIXES = tuple(f"{part}_" for part in PARTS)
 TUNED = ("tune", "metric")
@@ -181,9 +180,9 @@ def chosen_scale(document: Document, scale: str | None) -> str | None:
     scales = document["scale"]
     if scale is None:
         return QUICK if QUICK in scales else None
-    if scale not in scales and scale != TINY:
-        known = [*scales, *([] if TINY in scales else [TINY])]
-        raise StudyError(f"no scale named {scale!r}; {suggestion(scale, known)}", "scale")
+    if scale not in scales:
+        words = suggestion(scale, scales) if scales else "the study has none"
+        raise StudyError(f"no scale named {scale!r}; {words}", "scale")
     return scale
 
 

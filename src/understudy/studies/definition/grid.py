@@ -15,7 +15,6 @@ from understudy.server.weights import EXAMPLES
 from understudy.simulation.settings import Simulation
 from understudy.simulation.training import metrics as measured
 from understudy.studies.definition import document as config
-from understudy.studies.definition import tiny
 from understudy.studies.definition.axes import (
     Axis,
     axis_names,
@@ -75,18 +74,12 @@ class Grid:
         The study's document before the blocks, for labels that only some of them have.
     path : tuple of str
         Folders where plug-ins are found.
-    small : Small, optional
-        For the scale of tests.
     """
 
     def __init__(
-        self,
-        blocks: Sequence[StudyBlock],
-        known: Mapping[str, Any],
-        path: tuple[str, ...],
-        small: tiny.Small | None = None,
+        self, blocks: Sequence[StudyBlock], known: Mapping[str, Any], path: tuple[str, ...]
     ) -> None:
-        self.blocks, self.path, self.small = blocks, path, small
+        self.blocks, self.path = blocks, path
         self._known = known
         config.check_metric(known.get("metric"), [block.document for block in blocks])
         keys = dict.fromkeys(key for block in blocks for key in block.document["axes"])
@@ -262,8 +255,6 @@ class Grid:
         data = self._data(document, seed)
         evaluate = settings.get("evaluate", Simulation.evaluate)
         _refuse_without_validation(data, evaluate, "validation", ("evaluate",))
-        if self.small is not None and self.small.local:
-            strategy = tiny.short_training(strategy)
         made = {
             "model": self._model(document),
             "availability": availability,
@@ -297,10 +288,7 @@ class Grid:
         if "data" not in document:
             raise StudyError("expected a table with the name of a data set, got none", "data")
         with told_of("data", known=()):
-            recipe = self._once(
-                "data", (document["data"], seed), lambda pair: materials.data(*pair)
-            )
-        return recipe if self.small is None else tiny.small_data(recipe, self.small.data)
+            return self._once("data", (document["data"], seed), lambda pair: materials.data(*pair))
 
     def _model(self, document: Document) -> Any:
         if "model" not in document:

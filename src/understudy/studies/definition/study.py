@@ -11,12 +11,11 @@ from understudy.core.describe import describe
 from understudy.core.printable import is_printable
 from understudy.core.suggestions import suggestion
 from understudy.studies.definition import document as config
-from understudy.studies.definition import plugins, tiny
+from understudy.studies.definition import plugins
 from understudy.studies.definition.axes import own_availability
 from understudy.studies.definition.blocks import blocks_of, overridden
 from understudy.studies.definition.build.methods import PAPER, given_as_object
 from understudy.studies.definition.cell import Cell, Label
-from understudy.studies.definition.document import TINY
 from understudy.studies.definition.errors import StudyError, dotted
 from understudy.studies.definition.grid import Draft, Grid, pick_name
 from understudy.studies.definition.identity import plain_document
@@ -144,7 +143,7 @@ class Study:
         source : path or str
             A file; or the text itself, which has more than one line.
         scale : str, optional
-            One of the file's, or ``tiny``; by default ``quick`` where the file has it.
+            One of the file's; by default ``quick`` where the file has it.
         overrides : sequence of str, or dict
             ``"rounds=5"``, ``"strategies.fdms.similarity=distance"``: as after ``--set``.
         """
@@ -183,15 +182,11 @@ class Study:
         plugins.first_on_path(self.path)
         document = config.normal(given)
         self.scale = config.chosen_scale(document, scale)
-        self.scales = tuple(dict.fromkeys([*document["scale"], TINY]))
+        self.scales = tuple(document["scale"])
         self.overrides = tuple(written(changes))
         self._only_in_python = [
             ".".join(path) for path, value in changes if not written([(path, value)])
         ]
-        small = None
-        if self.scale == TINY:
-            document = tiny.rounds_and_levels(document)
-            small = tiny.small(document["scale"].get(TINY, {}))
         document = config.scaled(document, self.scale)
         try:
             document = overridden(document, changes)
@@ -201,13 +196,10 @@ class Study:
         self._document = document
         self._read_texts(document)
         blocks = with_references(blocks_of(document, changes), document)
-        if small is not None:
-            told = document["scale"].get(TINY, {})
-            blocks = [tiny.few_levels(block, told) for block in blocks]
-        self._grid = Grid(blocks, document, self.path, small)
+        self._grid = Grid(blocks, document, self.path)
         self._check_labels()
         self.tune = read_tune(document)
-        self._drafts = self._chosen(self._grid.drafts())
+        self._drafts = self._grid.drafts()
         self.seeds = tuple(dict.fromkeys(draft.task.seed for draft in self._drafts))
         self._cells: list[Cell] = []
         self._trials = [] if self.tune is None else self._grid.trials(self.tune)
@@ -310,11 +302,6 @@ class Study:
             )
         return found
 
-    def _chosen(self, drafts: list[Draft]) -> list[Draft]:
-        if self.scale != TINY:
-            return drafts
-        return tiny.few(drafts, [draft.labels for draft in drafts])
-
     # -- cells ---------------------------------------------------------------------------------
 
     def cells(self, picks: Picks | None = None) -> list[Cell]:
@@ -329,7 +316,7 @@ class Study:
             self._cells = self._cells or _cells(self._drafts)
             return list(self._cells)
         try:
-            return _cells(self._chosen(self._grid.drafts(self.tune, picks)))
+            return _cells(self._grid.drafts(self.tune, picks))
         except StudyError as error:
             error.source = error.source or self._source
             raise
