@@ -7,7 +7,7 @@ import pytest
 from understudy.moved import MOVED, first_name
 from understudy.registry import imported
 from understudy.simulation import fedgs_synthetic
-from understudy.studies.definition.build.data import data
+from understudy.studies.definition.build.data import data_of
 from understudy.studies.definition.identity import canonical_data, canonical_model
 
 
@@ -28,6 +28,6 @@ def test_keys_have_the_first_name_whichever_is_written() -> None:
         name = f"{written}:fdms_cnn_320"
         assert first_name(name) == "understudy.studies.builtin.readings:fdms_cnn_320"
         assert canonical_model(name) == {"name": first_name(name)}
-        recipe = data({"name": f"{written}:synthetic_without_validation"}, 0)
+        recipe = data_of({"name": f"{written}:synthetic_without_validation"}, 0)
         told = "understudy.studies.builtin.readings:synthetic_without_validation"
         assert canonical_data(recipe)["name"] == told

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
-from understudy.core.describe import describe, refuse_unknown, told_fields
+from understudy.core.describe import describe, described_function, refuse_unknown, told_fields
 from understudy.registry import imported
 from understudy.server.strategy import Strategy
 from understudy.simulation.settings import Options, Simulation
@@ -18,7 +18,6 @@ from understudy.studies.definition import plugins
 from understudy.studies.definition.identity import (
     canonical_data,
     canonical_model,
-    described_function,
     digest_of,
     foreign_sources,
     settled,

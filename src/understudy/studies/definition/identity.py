@@ -17,8 +17,7 @@ from weakref import WeakKeyDictionary
 
 from torch import nn
 
-from understudy.core import describe as descriptions
-from understudy.core.describe import describe
+from understudy.core.describe import describe, described_function
 from understudy.core.module_origin import is_known
 from understudy.moved import first_name
 from understudy.studies.definition import plugins
@@ -77,13 +76,6 @@ def canonical_model(model: Model) -> Any:
             if parameter.default is not parameter.empty
         }
     return {**describe({**defaults, **model}), "name": first_name(name)}
-
-
-def described_function(thing: Any) -> Any:
-    """A loss, a metric or a model's function as plain data: with all of its defaults."""
-    if isinstance(thing, types.FunctionType):
-        return descriptions.described_function(thing)
-    return describe(thing)
 
 
 def settled(part: Any) -> Any:

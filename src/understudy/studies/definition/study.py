@@ -10,12 +10,12 @@ from understudy.core.brief import shown
 from understudy.core.describe import describe
 from understudy.core.printable import is_printable
 from understudy.core.suggestions import suggestion
-from understudy.studies.definition import document as config
 from understudy.studies.definition import plugins
 from understudy.studies.definition.axes import own_availability
 from understudy.studies.definition.blocks import blocks_of, overridden
 from understudy.studies.definition.build.methods import PAPER, given_as_object
 from understudy.studies.definition.cell import Cell, Label
+from understudy.studies.definition.document import TOLD, chosen_scale, normal, read, scaled
 from understudy.studies.definition.errors import StudyError, dotted
 from understudy.studies.definition.grid import Draft, Grid, pick_name
 from understudy.studies.definition.identity import plain_document
@@ -147,7 +147,7 @@ class Study:
         overrides : sequence of str, or dict
             ``"rounds=5"``, ``"strategies.fdms.similarity=distance"``: as after ``--set``.
         """
-        document, name, file = config.read(source)
+        document, name, file = read(source)
         if file is not None:
             document.setdefault("name", file.stem)
         study = cls.__new__(cls)
@@ -180,14 +180,14 @@ class Study:
         changes = parsed(overrides)
         self.path = self._folders(given, changes)
         plugins.first_on_path(self.path)
-        document = config.normal(given)
-        self.scale = config.chosen_scale(document, scale)
+        document = normal(given)
+        self.scale = chosen_scale(document, scale)
         self.scales = tuple(document["scale"])
         self.overrides = tuple(written(changes))
         self._only_in_python = [
             ".".join(path) for path, value in changes if not written([(path, value)])
         ]
-        document = config.scaled(document, self.scale)
+        document = scaled(document, self.scale)
         try:
             document = overridden(document, changes)
         except StudyError as error:
@@ -214,8 +214,8 @@ class Study:
         What is put into a built-in study from outside is looked for where one stands.
         """
         # a title with a colon names no module
-        values = [value for key, value in document.items() if key not in config.TOLD]
-        values += [value for path, value in changes if path[0] not in config.TOLD]
+        values = [value for key, value in document.items() if key not in TOLD]
+        values += [value for path, value in changes if path[0] not in TOLD]
         if self.file is None or not plugins.is_named_in(values):
             return ()
         return (str(Path.cwd() if self.built_in else self.file.parent),)

@@ -24,7 +24,7 @@ SHARED = ("test", "validation", "root", "normalise")  # keys that belong to no p
 LOSSES = {"cross_entropy": cross_entropy, "mse_loss": mse_loss}
 
 
-def data(value: Any, seed: int) -> Any:
+def data_of(value: Any, seed: int) -> Any:
     """A `DataRecipe` of a table, or data that are there already; `seed` is the run's."""
     from understudy.simulation.data.federate import federate
     from understudy.simulation.data.federation import Federation
@@ -144,7 +144,7 @@ def _partition(name: Any) -> Callable[..., Any]:
         return function
 
 
-def model(value: Any) -> Any:
+def model_of(value: Any) -> Any:
     """What `simulate` takes as a model."""
     from understudy.simulation.data.models import MODELS
 
@@ -173,7 +173,7 @@ def model(value: Any) -> Any:
     return {"name": name, **taken} if taken else name
 
 
-def function(value: Any, named: Mapping[str, Any] | None = None) -> Any:
+def function_of(value: Any, named: Mapping[str, Any] | None = None) -> Any:
     """A loss or a metric: a name, ``module:name``, or itself."""
     named = named or {}
     if callable(value):
