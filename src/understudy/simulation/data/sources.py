@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from understudy.registry import UnknownName, imported
+from understudy.registry import imported, named
 from understudy.simulation.data.formats import n_svhn_images
 
 Normalise = bool | tuple[float | tuple[float, ...], float | tuple[float, ...]]
@@ -140,14 +140,14 @@ def _existing(path: Path, endings: tuple[str, ...]) -> Path | None:
     return next((candidate for candidate in candidates if candidate.is_file()), None)
 
 
-def source_of(name: str, imported: Callable[[str], Any] = imported) -> DataSource:
+def source_of(name: str, importer: Callable[[str], Any] | None = None) -> DataSource:
     """The data set of a name; ``module:name`` is a `DataSource`, or what one would load."""
-    if ":" in name:
-        found = imported(name)
-        return found if isinstance(found, DataSource) else DataSource(name, found)
-    if name not in DATASETS:
-        raise UnknownName("data set", name, list(DATASETS))
-    return DATASETS[name]
+    return as_source(name, named("data set", name, DATASETS, importer))
+
+
+def as_source(name: str, found: Any) -> DataSource:
+    """What a name stands for, as a data set: other people's may be its loader alone."""
+    return found if isinstance(found, DataSource) else DataSource(name, found)
 
 
 _IDX_NAMES = tuple(

@@ -6,10 +6,9 @@ and a backward pass. Seconds are those of a typical core; machines differ by a f
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +31,7 @@ from understudy.simulation.training.evaluation import BATCH
 from understudy.simulation.training.jobs import Recipe
 from understudy.simulation.training.trainer import Pace, pace_of
 from understudy.studies.definition.cell import DataRecipe
+from understudy.studies.definition.identity import defaults_of
 from understudy.studies.definition.plugins import imported
 
 if TYPE_CHECKING:
@@ -208,13 +208,14 @@ def size_of(task: Task) -> Size:
         return _looked_at(recipe)
     source = source_of(recipe.name, imported)
     if source.shape is not None and source.per_client is not None:
-        n = int(_with_defaults(recipe, source.loader)["n_clients"])
+        n = int({**defaults_of(source.loader), **recipe.settings}["n_clients"])
         train, validation, test = source.per_client
         n_bytes = n * sum(source.per_client) * _example_bytes(source.shape)
         return Size(source.shape, source.n_classes, (train,) * n, validation * n, test * n, n_bytes)
     if source.shape is None or recipe.partition is None or ":" in recipe.partition:
         return _looked_at(recipe.federation())
-    settings = _with_defaults(recipe, federate, PARTITIONS[recipe.partition])
+    defaults = defaults_of(federate, PARTITIONS[recipe.partition])
+    settings = {**defaults, **recipe.settings}
     n_test = source.n_test or round(float(settings["test"]) * source.n_train)
     n_train = source.n_train - (0 if source.n_test else n_test)
     sizes = _sizes(recipe.partition, n_train, settings)
@@ -228,17 +229,6 @@ def size_of(task: Task) -> Size:
 def _example_bytes(shape: tuple[int, ...]) -> int:
     """Of an input in float32 and its label."""
     return 4 * math.prod(shape) + 8
-
-
-def _with_defaults(recipe: DataRecipe, *functions: Callable[..., Any]) -> dict[str, Any]:
-    """The settings of a recipe, and what its functions take where it says nothing."""
-    defaults = {
-        name: parameter.default
-        for function in functions
-        for name, parameter in inspect.signature(function).parameters.items()
-        if parameter.default is not parameter.empty
-    }
-    return {**defaults, **recipe.settings}
 
 
 def _sizes(partition: str, n_train: int, settings: dict[str, Any]) -> Sequence[int]:

@@ -20,6 +20,7 @@ from torch import nn
 from understudy.core.describe import describe, described_function
 from understudy.core.module_origin import is_known
 from understudy.moved import first_name
+from understudy.registry import named
 from understudy.studies.definition import plugins
 from understudy.studies.definition.plugins import imported
 
@@ -41,18 +42,12 @@ def canonical_data(recipe: DataRecipe) -> dict[str, Any]:
     settings = {name: value for name, value in recipe.settings.items() if name != "root"}
     if settings.get("normalise") is True:
         del settings["normalise"]
-    functions: list[Any] = [federate] if recipe.partition is not None else []
     if recipe.partition is None:
-        functions.append(source_of(recipe.name, imported).loader)
-    elif recipe.partition in PARTITIONS or ":" in recipe.partition:
-        functions.append(PARTITIONS.get(recipe.partition) or imported(recipe.partition))
-    defaults = {
-        name: parameter.default
-        for function in functions
-        if callable(function)
-        for name, parameter in inspect.signature(function).parameters.items()
-        if parameter.default is not parameter.empty and name not in ("rng", "root", "normalise")
-    }
+        defaults = defaults_of(source_of(recipe.name, imported).loader)
+    else:
+        defaults = defaults_of(federate, named("partition", recipe.partition, PARTITIONS, imported))
+    for name in ("rng", "root", "normalise"):
+        defaults.pop(name, None)
     known = {**defaults, **settings, "partition": recipe.partition, "seed": recipe.seed}
     return {"class": "DataRecipe", "name": first_name(recipe.name), **describe(known)}
 
@@ -66,16 +61,20 @@ def canonical_model(model: Model) -> Any:
     if not isinstance(model, Mapping):
         return described_function(model)
     name = str(model["name"])
-    make = imported(name) if ":" in name else MODELS[name]
-    defaults = {}
-    if not isinstance(make, nn.Module):
-        parameters = inspect.signature(make).parameters.items()
-        defaults = {
-            setting: parameter.default
-            for setting, parameter in parameters
-            if parameter.default is not parameter.empty
-        }
+    make = named("model", name, MODELS, imported)
+    defaults = {} if isinstance(make, nn.Module) else defaults_of(make)
     return {**describe({**defaults, **model}), "name": first_name(name)}
+
+
+def defaults_of(*functions: Any) -> dict[str, Any]:
+    """Parameters that some functions can do without → what they then take."""
+    return {
+        name: parameter.default
+        for function in functions
+        if callable(function)
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.default is not parameter.empty
+    }
 
 
 def settled(part: Any) -> Any:

@@ -11,8 +11,13 @@ from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from understudy.core.brief import shown
-from understudy.core.suggestions import suggestion
-from understudy.studies.definition.build.parts import NOTHING, arguments, first_parameter, primitive
+from understudy.studies.definition.build.parts import (
+    NOTHING,
+    arguments,
+    first_parameter,
+    looked_up,
+    primitive,
+)
 from understudy.studies.definition.cell import DataRecipe
 from understudy.studies.definition.errors import StudyError, told_of
 from understudy.studies.definition.plugins import imported
@@ -28,6 +33,7 @@ def data_of(value: Any, seed: int) -> Any:
     """A `DataRecipe` of a table, or data that are there already; `seed` is the run's."""
     from understudy.simulation.data.federate import federate
     from understudy.simulation.data.federation import Federation
+    from understudy.simulation.data.partitions import PARTITIONS
 
     if isinstance(value, Federation):
         return value
@@ -54,7 +60,7 @@ def data_of(value: Any, seed: int) -> Any:
     if divided is None:
         settings = arguments(source.loader, table, besides=("seed",), also=known)
     else:
-        function = _partition(divided)
+        function = looked_up("partition", divided, PARTITIONS, "partition")
         shared = {name: table.pop(name) for name in SHARED if name in table}
         settings = arguments(federate, shared)
         if "normalise" in settings:
@@ -69,22 +75,14 @@ def data_of(value: Any, seed: int) -> Any:
 
 def _source(name: Any, partition: Any) -> tuple[DataSource, str | None]:
     """A data set by name, and how it is divided where the study does not say."""
-    from understudy.simulation.data.sources import DATASETS, source_of
+    from understudy.simulation.data.partitions import PARTITIONS
+    from understudy.simulation.data.sources import DATASETS, as_source
 
-    if not isinstance(name, str):
-        given = "none" if name is None else repr(name)
-        words = ", ".join(DATASETS)
-        raise StudyError(f"expected the name of a data set, one of {words}, got {given}", "name")
-    if ":" not in name and name not in DATASETS:
-        raise StudyError(f"no data set named {name!r}; {suggestion(name, DATASETS)}", "name")
-    with told_of("name", known=()):
-        source = source_of(name, imported)
+    source = as_source(name, looked_up("data set", name, DATASETS, "name"))
     comes_divided = _comes_divided(source.loader)
     if ":" not in name and comes_divided and partition not in (None, NOTHING):
         raise StudyError(f"{name!r} comes divided; leave it out", "partition")
     if ":" not in name and not comes_divided and partition == NOTHING:
-        from understudy.simulation.data.partitions import PARTITIONS
-
         words = ", ".join(PARTITIONS)
         raise StudyError(f"{name!r} does not come divided; expected one of {words}", "partition")
     return source, (None if comes_divided else "iid")
@@ -128,22 +126,6 @@ def _returned(function: Callable[..., Any]) -> Any:
         return None
 
 
-def _partition(name: Any) -> Callable[..., Any]:
-    from understudy.simulation.data.partitions import PARTITIONS
-
-    if not isinstance(name, str):
-        raise StudyError(
-            f"expected a name, one of {', '.join(PARTITIONS)}, got {shown(name)}", "partition"
-        )
-    if ":" not in name and name not in PARTITIONS:
-        raise StudyError(
-            f"no partition named {name!r}; {suggestion(name, PARTITIONS)}", "partition"
-        )
-    with told_of("partition", known=()):
-        function: Callable[..., Any] = imported(name) if ":" in name else PARTITIONS[name]
-        return function
-
-
 def model_of(value: Any) -> Any:
     """What `simulate` takes as a model."""
     from understudy.simulation.data.models import MODELS
@@ -156,14 +138,7 @@ def model_of(value: Any) -> Any:
         raise StudyError(f"expected a table with the name of a model, got {shown(value)}")
     settings = dict(value)
     name = settings.pop("name", None)
-    if not isinstance(name, str):
-        given = "none" if name is None else repr(name)
-        words = ", ".join(MODELS)
-        raise StudyError(f"expected the name of a model, one of {words}, got {given}", "name")
-    if ":" not in name and name not in MODELS:
-        raise StudyError(f"no model named {name!r}; {suggestion(name, MODELS)}", "name")
-    with told_of("name", known=()):
-        thing = imported(name) if ":" in name else MODELS[name]
+    thing = looked_up("model", name, MODELS, "name")
     if isinstance(thing, nn.Module):
         if settings:
             raise StudyError(f"{name!r} is made already", next(iter(settings)))
