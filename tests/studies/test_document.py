@@ -426,6 +426,11 @@ def test_seeds(seeds: str, meant: tuple[int, ...]) -> None:
             "known: iid, clustered, shards, classes_per_client, dirichlet"),
         ),
         (
+            {"data": "[data]\nname = 'mnist'\npartition = 3"},
+            ("study: data.partition: expected the name of a partition, one of iid, clustered, "
+            "shards, classes_per_client, dirichlet, got 3"),
+        ),
+        (
             {"data": "[data]\nname = 'mnist'\npartition = 'iid'\nn_client = 3"},
             ("study: data.n_client: no such key; did you mean 'n_clients'? known: n_clients, name, "
             "partition, seed, test, validation, root, normalise"),
