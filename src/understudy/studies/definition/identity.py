@@ -21,12 +21,16 @@ from understudy.core.describe import describe, described_function
 from understudy.core.module_origin import is_known
 from understudy.moved import first_name
 from understudy.registry import named
+from understudy.simulation.data.federate import federate
+from understudy.simulation.data.federation import Federation
+from understudy.simulation.data.fingerprint import federation_digest
+from understudy.simulation.data.models import MODELS, Model
+from understudy.simulation.data.partitions import PARTITIONS
+from understudy.simulation.data.sources import source_of
 from understudy.studies.definition import plugins
 from understudy.studies.definition.plugins import imported
 
 if TYPE_CHECKING:
-    from understudy.simulation.data.federation import Federation
-    from understudy.simulation.data.models import Model
     from understudy.studies.definition.cell import DataRecipe
 
 
@@ -35,10 +39,6 @@ def canonical_data(recipe: DataRecipe) -> dict[str, Any]:
 
     `normalise` counts where it is not the default: older keys do not have it.
     """
-    from understudy.simulation.data.federate import federate
-    from understudy.simulation.data.partitions import PARTITIONS
-    from understudy.simulation.data.sources import source_of
-
     settings = {name: value for name, value in recipe.settings.items() if name != "root"}
     if settings.get("normalise") is True:
         del settings["normalise"]
@@ -54,8 +54,6 @@ def canonical_data(recipe: DataRecipe) -> dict[str, Any]:
 
 def canonical_model(model: Model) -> Any:
     """A model with the defaults of its function filled in."""
-    from understudy.simulation.data.models import MODELS
-
     if isinstance(model, str):
         model = {"name": model}
     if not isinstance(model, Mapping):
@@ -109,8 +107,6 @@ _digests: WeakKeyDictionary[Federation, str] = WeakKeyDictionary()
 
 def digest_of(federation: Federation) -> str:
     """Computed once: many cells share their data."""
-    from understudy.simulation.data.fingerprint import federation_digest
-
     if federation not in _digests:
         _digests[federation] = federation_digest(federation)
     return _digests[federation]
@@ -118,8 +114,6 @@ def digest_of(federation: Federation) -> str:
 
 def plain_document(value: Any) -> Any:
     """A study's document as plain data; a federation by its hash, since it may be large."""
-    from understudy.simulation.data.federation import Federation
-
     if isinstance(value, Mapping):
         return {str(name): plain_document(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

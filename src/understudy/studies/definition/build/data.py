@@ -5,12 +5,18 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from understudy.core.brief import shown
+from understudy.simulation.data.dataset import Dataset
+from understudy.simulation.data.federate import federate
+from understudy.simulation.data.federation import Federation
+from understudy.simulation.data.models import MODELS
+from understudy.simulation.data.partitions import PARTITIONS
+from understudy.simulation.data.sources import DATASETS, DataSource, as_source
 from understudy.studies.definition.build.parts import (
     NOTHING,
     arguments,
@@ -22,19 +28,12 @@ from understudy.studies.definition.cell import DataRecipe
 from understudy.studies.definition.errors import StudyError, told_of
 from understudy.studies.definition.plugins import imported
 
-if TYPE_CHECKING:
-    from understudy.simulation.data.sources import DataSource
-
 SHARED = ("test", "validation", "root", "normalise")  # keys that belong to no partition
 LOSSES = {"cross_entropy": cross_entropy, "mse_loss": mse_loss}
 
 
 def data_of(value: Any, seed: int) -> Any:
     """A `DataRecipe` of a table, or data that are there already; `seed` is the run's."""
-    from understudy.simulation.data.federate import federate
-    from understudy.simulation.data.federation import Federation
-    from understudy.simulation.data.partitions import PARTITIONS
-
     if isinstance(value, Federation):
         return value
     if isinstance(value, DataRecipe):
@@ -75,9 +74,6 @@ def data_of(value: Any, seed: int) -> Any:
 
 def _source(name: Any, partition: Any) -> tuple[DataSource, str | None]:
     """A data set by name, and how it is divided where the study does not say."""
-    from understudy.simulation.data.partitions import PARTITIONS
-    from understudy.simulation.data.sources import DATASETS, as_source
-
     source = as_source(name, looked_up("data set", name, DATASETS, "name"))
     comes_divided = _comes_divided(source.loader)
     if ":" not in name and comes_divided and partition not in (None, NOTHING):
@@ -93,8 +89,6 @@ def _comes_divided(source: Any) -> bool:
 
     A function that does not say what it returns is taken at its word when it is called.
     """
-    from understudy.simulation.data.dataset import Dataset
-
     if isinstance(source, Dataset):
         raise StudyError("expected a function that makes a Dataset, got a Dataset itself", "name")
     if not callable(source):
@@ -106,9 +100,6 @@ def _comes_divided(source: Any) -> bool:
 
 def _returned(function: Callable[..., Any]) -> Any:
     """The type that a function says it returns; None where it cannot be known."""
-    from understudy.simulation.data.dataset import Dataset
-    from understudy.simulation.data.federation import Federation
-
     try:
         annotation = inspect.signature(function).return_annotation
     except (TypeError, ValueError):  # a function of C, which does not say
@@ -128,8 +119,6 @@ def _returned(function: Callable[..., Any]) -> Any:
 
 def model_of(value: Any) -> Any:
     """What `simulate` takes as a model."""
-    from understudy.simulation.data.models import MODELS
-
     if isinstance(value, nn.Module) or (callable(value) and not isinstance(value, str)):
         return value
     if isinstance(value, str):
