@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from understudy import registry
+from understudy import moved, registry
 from understudy._version import __version__
 
 if TYPE_CHECKING:
@@ -75,6 +75,8 @@ __all__ = [
     "simulate",
 ]
 __all__ += sorted(registry.PUBLIC)
+
+moved.install()
 
 _PLACES = {
     "CheckpointError": "memory.tensor_stream",

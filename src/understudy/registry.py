@@ -7,7 +7,7 @@ parts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from traceback import walk_tb
@@ -106,6 +106,12 @@ _PARTS: dict[str, dict[str, str]] = {
         "mdsample": "strategies:mdsample",
         "power_of_choice": "strategies:power_of_choice",
     },
+    "analysis": {
+        "shapley": "analysis.shapley:shapley",
+        "sigma": "papers.sigma:sigma",
+        "graph_f1": "papers.graph_f1:graph_f1",
+        "similarity": "analysis.similarity:similarity",
+    },
 }
 
 
@@ -144,6 +150,17 @@ class UnknownName(KeyError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+def named(
+    kind: str, name: str, known: Mapping[str, Any], importer: Callable[[str], Any] | None = None
+) -> Any:
+    """What a known name, or ``module:name``, stands for; `importer` in place of `imported`."""
+    if ":" in name:
+        return (importer or imported)(name)
+    if name not in known:
+        raise UnknownName(kind, name, list(known))
+    return known[name]
 
 
 def imported(place: str, name: str | None = None) -> Any:
@@ -198,7 +215,8 @@ STRATEGIES = Registry("strategy")
 # public name → place, for `from understudy import …`
 PUBLIC = {
     place.partition(":")[2]: f"understudy.{place}"
-    for parts in _PARTS.values()
+    for role, parts in _PARTS.items()
+    if role != "analysis"
     for place in parts.values()
 }
 

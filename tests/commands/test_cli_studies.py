@@ -398,7 +398,7 @@ def test_export_of_a_model_that_is_not_there(runs, command):
 
 
 def test_studies_lists_all_with_what_they_show_and_how_long_they_take(command):
-    said = command("studies", "--scale", "tiny")
+    said = command("studies")
     assert (said.code, said.err) == (0, "")
     lines = said.out.splitlines()
     assert max(map(len, lines)) <= 80
@@ -613,7 +613,7 @@ def any_round_is_stored(folder):
         (["small.toml", "--set", "strategies.fdms.similarity=cos"],
          "--set strategies.fdms.similarity: expected one of 'cosine', 'distance', got 'cos'"),
         (["small.toml", "--scale", "huge"],
-         "small.toml: scale: no scale named 'huge'; known: tiny"),
+         "small.toml: scale: no scale named 'huge'; the study has none"),
         (["small.toml", "--set", "rounds"], "--set: expected key=value, got 'rounds'"),
         (["small.toml", "--block", "a"], "--block: no block 'a'; the study has none"),
         (["fdms-fig1", "--block", "a"], "--block: no block 'a'; known: mnist, cifar10"),

@@ -99,10 +99,10 @@ def test_installed_wheel_is_the_one_imported(installed: Path, tmp_path: Path) ->
 
 def test_installed_command_runs_a_study(installed: Path, tmp_path: Path) -> None:
     """Its worker processes, its built-in study and the page's template are those of the wheel."""
-    command = (installed / "bin" / "understudy", "run", "--scale", "tiny", "--folder", "mine")
+    command = (installed / "bin" / "understudy", "run", "--rounds", "2", "--seeds", "1")
     said = run(*command, cwd=tmp_path)
-    assert said.endswith("Report: mine/quickstart/report.html")
-    assert (tmp_path / "mine" / "quickstart" / "report.html").is_file()
+    assert said.endswith("Report: runs/quickstart/report.html")
+    assert (tmp_path / "runs" / "quickstart" / "report.html").is_file()
 
 
 COMPILED = {file_name(isa, bits) for isa in INSTALLED for bits in SIZES}
@@ -134,5 +134,5 @@ def test_without_a_compiler_the_build_succeeds_and_the_loop_trains(
     place = outside(wheel_without_compiler, tmp_path / "venv")
     said = run(place / "bin" / "python", "-c", WHICH_BUILD, cwd=tmp_path, UNDERSTUDY_ENGINE="")
     assert "not compiled" in said
-    command = (place / "bin" / "understudy", "run", "--scale", "tiny", "--folder", "mine")
-    assert run(*command, cwd=tmp_path).endswith("Report: mine/quickstart/report.html")
+    command = (place / "bin" / "understudy", "run", "--rounds", "2", "--seeds", "1")
+    assert run(*command, cwd=tmp_path).endswith("Report: runs/quickstart/report.html")

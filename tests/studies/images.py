@@ -8,7 +8,7 @@ import numpy as np
 from scipy.io import savemat
 
 N_CLASSES = 10
-PER_CLASS, TEST_PER_CLASS = 60, 5  # enough for what scale tiny deals out
+PER_CLASS, TEST_PER_CLASS = 60, 5  # enough for what `tiny_tasks` deals out
 
 
 def write_images(root):

@@ -7,49 +7,20 @@ people's are named ``module:function``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from understudy.analysis.findings import Findings
-from understudy.registry import UnknownName, imported
+from understudy.registry import Registry
 
 if TYPE_CHECKING:
     from understudy.simulation.run import Run
     from understudy.studies.definition.cell import Task
 
-__all__ = ["ANALYSES", "Analyses", "Analysis", "Findings", "analyse", "check"]
+__all__ = ["ANALYSES", "Analysis", "Findings", "analyse", "check"]
 
 Analysis = Callable[["Run", "Task"], Findings]
-
-_PLACES = {
-    "shapley": "shapley:shapley",
-    "sigma": "sigma:sigma",
-    "graph_f1": "graph_f1:graph_f1",
-    "similarity": "similarity:similarity",
-}
-
-
-class Analyses(Mapping[str, Analysis]):
-    """Names → analyses, imported when asked for; ``module:function`` is other people's."""
-
-    def __getitem__(self, name: str) -> Analysis:
-        if ":" not in name and name not in _PLACES:
-            raise UnknownName("analysis", name, list(_PLACES))
-        place = name if ":" in name else f"understudy.analysis.{_PLACES[name]}"
-        found: Analysis = imported(place, name)
-        return found
-
-    def __contains__(self, name: object) -> bool:
-        return name in _PLACES
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_PLACES)
-
-    def __len__(self) -> int:
-        return len(_PLACES)
-
-
-ANALYSES = Analyses()
+ANALYSES = Registry("analysis")
 
 
 def check(task: Task) -> None:

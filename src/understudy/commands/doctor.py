@@ -132,16 +132,15 @@ def _engine() -> Finding:
 
 
 def _data_sets() -> Iterator[Finding]:
-    from understudy.simulation.data.sources import DATASETS, FILES, MissingData, located, subset
+    from understudy.simulation.data.sources import DATASETS, MissingData
 
-    for name in DATASETS:
-        if name not in FILES:
-            words = "drawn" if name.endswith("synthetic") else "part of the package"
-            yield Finding("data sets", name, True, words)
+    for name, source in DATASETS.items():
+        if source.files is None:
+            yield Finding("data sets", name, True, source.origin)
             continue
         try:
-            words = str(located(name)[0].parent)
-            part = subset(name)
+            words = str(source.located()[0].parent)
+            part = source.subset()
             yield Finding("data sets", name, True, f"{words} ({part})" if part else words)
         except MissingData as error:
             yield Finding("data sets", name, False, str(error).removeprefix(f"{name}: "))

@@ -42,38 +42,19 @@ class Section:
     name: str
     singular: str
     words: str
-    entries: Callable[[], Mapping[str, Any]]  # called when shown: importing takes a while
+    known: str | Callable[[], Mapping[str, Any]]  # a place in the package, or what makes the names
     given: tuple[str, ...] = ()  # parameters that the simulator fills in
+
+    def entries(self) -> Mapping[str, Any]:
+        """Its names; importing takes a while."""
+        known = self.known
+        return registry.imported(f"understudy.{known}") if isinstance(known, str) else known()
 
 
 def _data_sets() -> Mapping[str, Any]:
     from understudy.simulation.data.sources import DATASETS
 
-    return DATASETS
-
-
-def _partitions() -> Mapping[str, Any]:
-    from understudy.simulation.data.partitions import PARTITIONS
-
-    return PARTITIONS
-
-
-def _models() -> Mapping[str, Any]:
-    from understudy.simulation.data.models import MODELS
-
-    return MODELS
-
-
-def _losses() -> Mapping[str, Any]:
-    from understudy.studies.definition.build.data import LOSSES
-
-    return LOSSES
-
-
-def _analyses() -> Mapping[str, Any]:
-    from understudy.analysis import ANALYSES
-
-    return ANALYSES
+    return {name: source.loader for name, source in DATASETS.items()}
 
 
 def _measures() -> Mapping[str, Any]:
@@ -86,60 +67,33 @@ def _local() -> Mapping[str, Any]:
     return {"local": Local}
 
 
-def _registered(role: registry.Registry) -> Callable[[], Mapping[str, Any]]:
-    return lambda: role
-
-
 SECTIONS = (
     Section(
         "strategies",
         "strategy",
         "whole methods; each takes sampler, compensator, aggregator, server, local, guard and "
         "weighting besides",
-        _registered(registry.STRATEGIES),
+        "registry:STRATEGIES",
         ("fields",),
     ),
-    Section("samplers", "sampler", "which clients are wanted", _registered(registry.SAMPLERS)),
+    Section("samplers", "sampler", "which clients are wanted", "registry:SAMPLERS"),
     Section(
-        "compensators",
-        "compensator",
-        "what represents absent clients",
-        _registered(registry.COMPENSATORS),
+        "compensators", "compensator", "what represents absent clients", "registry:COMPENSATORS"
     ),
+    Section("races", "race", "which pairs of clients fdms need not compare", "registry:RACES"),
+    Section("cutoffs", "cutoff", "maximum age of an update that fedar uses", "registry:CUTOFFS"),
+    Section("guards", "guard", "checks and clipping of arrivals", "registry:GUARDS"),
     Section(
-        "races", "race", "which pairs of clients fdms need not compare", _registered(registry.RACES)
+        "aggregators", "aggregator", "how rows are combined into one update", "registry:AGGREGATORS"
     ),
-    Section(
-        "cutoffs",
-        "cutoff",
-        "maximum age of an update that fedar uses",
-        _registered(registry.CUTOFFS),
-    ),
-    Section("guards", "guard", "checks and clipping of arrivals", _registered(registry.GUARDS)),
-    Section(
-        "aggregators",
-        "aggregator",
-        "how rows are combined into one update",
-        _registered(registry.AGGREGATORS),
-    ),
-    Section("servers", "server", "server optimizers", _registered(registry.SERVERS)),
+    Section("servers", "server", "server optimizers", "registry:SERVERS"),
     Section("local", "local", "how clients train", _local),
-    Section("rules", "rule", "changes to local training", _registered(registry.RULES)),
+    Section("rules", "rule", "changes to local training", "registry:RULES"),
+    Section("schedules", "schedule", "factor on a learning rate, by round", "registry:SCHEDULES"),
     Section(
-        "schedules",
-        "schedule",
-        "factor on a learning rate, by round",
-        _registered(registry.SCHEDULES),
+        "availability", "availability mode", "which clients can be reached", "registry:AVAILABILITY"
     ),
-    Section(
-        "availability",
-        "availability mode",
-        "which clients can be reached",
-        _registered(registry.AVAILABILITY),
-    ),
-    Section(
-        "delays", "delay", "how long clients take, and which fail", _registered(registry.DELAYS)
-    ),
+    Section("delays", "delay", "how long clients take, and which fail", "registry:DELAYS"),
     Section(
         "data",
         "data set",
@@ -151,12 +105,20 @@ SECTIONS = (
         "partitions",
         "partition",
         "how examples are divided among clients",
-        _partitions,
+        "simulation.data.partitions:PARTITIONS",
         ("labels", "rng"),
     ),
-    Section("models", "model", "the model that is trained", _models, ("shape", "n_classes")),
-    Section("losses", "loss", "what training minimises", _losses),
-    Section("analyses", "analysis", "computed from finished cells", _analyses, ("run", "task")),
+    Section(
+        "models",
+        "model",
+        "the model that is trained",
+        "simulation.data.models:MODELS",
+        ("shape", "n_classes"),
+    ),
+    Section("losses", "loss", "what training minimises", "studies.definition.build.data:LOSSES"),
+    Section(
+        "analyses", "analysis", "computed from finished cells", "analysis:ANALYSES", ("run", "task")
+    ),
     Section("measures", "measure", "what a table or a plot can show, as --metric", _measures),
 )
 

@@ -31,7 +31,7 @@ def run(
     study: Annotated[str, typer.Argument(metavar="[STUDY]", show_default=False)] = "quickstart",
     scale: Annotated[
         str | None,
-        typer.Option(help="quick, results, paper, tiny, or one of the file's own.", metavar="NAME"),
+        typer.Option(help="quick, results, paper, or one of the file's own.", metavar="NAME"),
     ] = None,
     changes: Annotated[
         list[str] | None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from understudy.commands import text
 
 if TYPE_CHECKING:
+    from understudy.simulation.data.sources import DataSource
     from understudy.studies.definition.cell import Cell
     from understudy.studies.definition.study import Study
 
@@ -75,50 +76,48 @@ def introduction(study: Study, cells: Sequence[Cell]) -> Iterator[str]:
 
 def check_data(study: Study, folder: Path, skip: frozenset[str]) -> None:
     """Refuse a study whose data are not here, before its cells fail one by one."""
-    from understudy.simulation.data.sources import located
-
     cells = [*study.tuning(), *(cell for cell in study.cells() if cell.key not in skip)]
-    for name, root in _files_needed(pending_of(cells, folder)):
-        located(name, root)
+    for source, root in _sources(pending_of(cells, folder)):
+        source.located(root)
 
 
 def missing_data(cells: Sequence[Cell]) -> dict[str, str]:
     """Data sets of these cells that are not here, each with where it was looked for."""
-    from understudy.simulation.data.sources import MissingData, located
+    from understudy.simulation.data.sources import MissingData
 
     found = {}
-    for name, root in _files_needed(cells):
+    for source, root in _sources(cells):
         try:
-            located(name, root)
+            source.located(root)
         except MissingData as error:
-            found[name] = str(error)
+            found[source.name] = str(error)
     return found
 
 
 def subsets(cells: Sequence[Cell]) -> Iterator[str]:
     """A line for each data set of which only a part is here: results are those of the part."""
-    from understudy.simulation.data.sources import MissingData, subset
+    from understudy.simulation.data.sources import MissingData
 
-    for name, root in _files_needed(cells):
+    for source, root in _sources(cells):
         try:
-            words = subset(name, root)
+            words = source.subset(root)
         except MissingData:  # told elsewhere, or on another machine
             continue
         if words:
-            yield f"{name} is {words}"
+            yield f"{source.name} is {words}"
 
 
-def _files_needed(cells: Sequence[Cell]) -> list[tuple[str, Any]]:
-    """Data sets that are read from files, each with the folder that the study names."""
-    from understudy.simulation.data.sources import FILES
+def _sources(cells: Sequence[Cell]) -> list[tuple[DataSource, Any]]:
+    """Data sets by name, each with the folder that the study names."""
+    from understudy.simulation.data.sources import source_of
     from understudy.studies.definition.cell import DataRecipe
 
     recipes = {
         (cell.task.data.name, cell.task.data.settings.get("root"))
         for cell in cells
-        if isinstance(cell.task.data, DataRecipe) and cell.task.data.name in FILES
+        if isinstance(cell.task.data, DataRecipe)
     }
-    return sorted(recipes, key=str)
+    return [(source_of(name), root) for name, root in sorted(recipes, key=str)]
 
 
 def _levels(cells: Sequence[Cell]) -> dict[str, str]:

@@ -15,7 +15,7 @@ TIME_WIDTH = 7
 
 def studies(
     scale: Annotated[
-        str | None, typer.Option(metavar="NAME", help="quick, results, paper or tiny.")
+        str | None, typer.Option(metavar="NAME", help="quick, results or paper.")
     ] = None,
 ) -> None:
     """List the built-in studies: what each shows, and about how long it takes.

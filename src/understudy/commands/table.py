@@ -89,9 +89,9 @@ def table(
 def _rounds(
     place: stored_study.Place, metric: str, baseline: str | None, form: TableFormat
 ) -> None:
+    from understudy.papers.round_pairs import paired_by_rounds
     from understudy.studies.statistics import tables
     from understudy.studies.statistics.frames import results
-    from understudy.studies.statistics.round_pairs import paired_by_rounds
     from understudy.studies.statistics.text_table import table_of_frame
 
     frame = results(place.folder, level="round", study=place.study)

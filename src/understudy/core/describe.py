@@ -91,9 +91,9 @@ def _unchanged(item: dataclasses.Field[Any], part: Any) -> bool:
     return not differences(describe(getattr(part, item.name)), describe(default))
 
 
-def described_function(function: FunctionType) -> Any:
-    """A function as plain data, with its defaults even where its name tells them."""
-    return _function(function, (function,))
+def described_function(thing: Any) -> Any:
+    """A loss, a metric or a model as plain data: a function with its defaults, ours too."""
+    return _function(thing, (thing,)) if isinstance(thing, FunctionType) else describe(thing)
 
 
 def _described(part: Any, above: tuple[Any, ...]) -> Any:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from understudy.registry import imported
 from understudy.simulation.data.dataset import Dataset
 from understudy.simulation.data.digits import clustered_digits, digits
 from understudy.simulation.data.federate import federate
 from understudy.simulation.data.federation import Federation
-from understudy.simulation.data.fedgs_synthetic import fedgs_synthetic
+from understudy.simulation.data.image_sets import cifar10, fashion_mnist, mnist, svhn
 from understudy.simulation.data.models import build
 from understudy.simulation.data.partitions import (
     SHARD_LEVELS,
@@ -23,7 +24,6 @@ from understudy.simulation.data.partitions import (
     iid,
     shards,
 )
-from understudy.simulation.data.sources import cifar10, fashion_mnist, mnist, svhn
 from understudy.simulation.data.synthetic import synthetic
 from understudy.simulation.training.batches import batch_plan
 from understudy.simulation.training.evaluation import evaluate
@@ -74,6 +74,8 @@ def __getattr__(name: str) -> Any:
         from understudy.simulation import run
 
         return getattr(run, name)
+    if name == "fedgs_synthetic":  # of the papers, under the name that it had here
+        return imported("understudy.papers.fedgs_synthetic:fedgs_synthetic")
     raise AttributeError(f"module 'understudy.simulation' has no attribute {name!r}")
 
 

@@ -4,6 +4,7 @@ import gzip
 import os
 import pickle
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,6 @@ import torch
 from scipy.io import savemat
 
 from understudy.simulation import cifar10, fashion_mnist, federate, mnist, svhn
-from understudy.simulation.data import sources
 from understudy.simulation.data.formats import read_cifar_batch, read_idx, read_svhn
 from understudy.simulation.data.sources import DATASETS, MissingData
 
@@ -24,7 +24,9 @@ COLOUR = RNG.integers(0, 256, (4, 3, 32, 32), dtype=np.uint8)
 def an_empty_place(tmp_path, monkeypatch):
     """No data of this machine are found by chance."""
     monkeypatch.delenv("UNDERSTUDY_DATA", raising=False)
-    monkeypatch.setattr(sources, "DEBIAN_FASHION_MNIST", str(tmp_path / "debian"))
+    set_in_debian = DATASETS["fashion_mnist"]
+    files = replace(set_in_debian.files, elsewhere=(str(tmp_path / "debian"),))
+    monkeypatch.setitem(DATASETS, "fashion_mnist", replace(set_in_debian, files=files))
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
 
@@ -118,14 +120,14 @@ def test_colour_sets(tmp_path, load):
 
 def test_a_part_of_svhn_is_called_one(tmp_path, monkeypatch):
     write_svhn(tmp_path / "svhn")
-    assert sources.subset("svhn", tmp_path) == "a subset: 3 + 1 of 73,257 + 26,032 images"
-    monkeypatch.setitem(sources.PUBLISHED, "svhn", (3, 1))
-    assert sources.subset("svhn", tmp_path) == ""
-    assert sources.subset("mnist", tmp_path) == ""  # no matter whether it is there
+    assert DATASETS["svhn"].subset(tmp_path) == "a subset: 3 + 1 of 73,257 + 26,032 images"
+    monkeypatch.setitem(DATASETS, "svhn", replace(DATASETS["svhn"], n_train=3, n_test=1))
+    assert DATASETS["svhn"].subset(tmp_path) == ""
+    assert DATASETS["mnist"].subset(tmp_path) == ""  # no matter whether it is there
     with pytest.raises(MissingData):
-        sources.subset("svhn", tmp_path / "elsewhere")
+        DATASETS["svhn"].subset(tmp_path / "elsewhere")
     (tmp_path / "svhn" / "train_32x32.mat").write_bytes(b"no such file")
-    assert sources.subset("svhn", tmp_path) == "a subset: 0 + 1 of 3 + 1 images"
+    assert DATASETS["svhn"].subset(tmp_path) == "a subset: 0 + 1 of 3 + 1 images"
 
 
 @pytest.mark.parametrize("folder", ["SVHN", "svhn", "svhn-subset", "."])
@@ -194,12 +196,12 @@ def test_places_are_tried_in_order(tmp_path, monkeypatch):
 def test_a_missing_set_says_what_where_and_how(tmp_path, monkeypatch, name, file, how):
     monkeypatch.setenv("UNDERSTUDY_DATA", str(tmp_path / "elsewhere"))
     with pytest.raises(FileNotFoundError) as caught:
-        DATASETS[name]()
+        DATASETS[name].loader()
     words = str(caught.value)
     for expected in (name, file, how, str(tmp_path / "elsewhere"), "data", "UNDERSTUDY_DATA"):
         assert expected in words
     with pytest.raises(FileNotFoundError) as caught:
-        DATASETS[name](tmp_path / "root")
+        DATASETS[name].loader(tmp_path / "root")
     assert str(tmp_path / "root") in str(caught.value)
     assert "UNDERSTUDY_DATA" not in str(caught.value)
 

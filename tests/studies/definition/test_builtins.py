@@ -8,11 +8,18 @@ import pytest
 import torch
 
 from tests.studies.images import write_images
+from tests.studies.tiny import tiny_tasks
 from understudy import strategies
 from understudy.analysis import analyse
 from understudy.core.describe import describe
 from understudy.core.rng import generator
 from understudy.core.types import Population
+from understudy.papers.readings import (
+    AtMostDropout,
+    HalfOfThoseThere,
+    SinLogNormal23,
+    fdms_cnn_320,
+)
 from understudy.parts.availability import Always, Bernoulli, FixedDropout, FullStart, fdms_dropout
 from understudy.parts.availability.skewed import SinLogNormal
 from understudy.parts.compensators.gather import Gather
@@ -24,62 +31,55 @@ from understudy.parts.samplers.uniform import Uniform
 from understudy.parts.schedules import Exponential, inverse_time
 from understudy.parts.servers import Adam, Sgd
 from understudy.simulation import clustered_digits, simulate
-from understudy.studies.builtin.readings import (
-    AtMostDropout,
-    HalfOfThoseThere,
-    SinLogNormal23,
-    fdms_cnn_320,
-)
 from understudy.studies.definition import builtins, estimates
 from understudy.studies.definition.errors import StudyError
 from understudy.testing import check_availability, check_sampler, example_population
 
-# Cells at the scales quick, results, paper, tiny, counted by hand from the settings of the papers.
+# Cells at the scales quick, results, paper, counted by hand from the settings of the papers.
 # A strategy with everybody present has no levels of availability: 1 + 4 × 3 = 13 in fdms-fig1.
 CELLS = {
     # seven methods under two kinds of absence, and everybody present
-    "quickstart": ((2 * 7 + 1) * 5, (2 * 7 + 1) * 10, (2 * 7 + 1) * 10, 6),
+    "quickstart": ((2 * 7 + 1) * 5, (2 * 7 + 1) * 10, (2 * 7 + 1) * 10),
     # the same two, at step 1 and tuned
-    "quickstart-tuned": (2 * 2 * 6 * 5, 2 * 2 * 6 * 10, 2 * 2 * 6 * 10, 6),
-    "fdms-fig1": (2 * 13, 13 * 8 + 13 * 4, 2 * 13 * 10, 6),
-    "fdms-fig2": (13, 13 * 4, 13 * 10, 6),
-    "fdms-fig3": (2, 2 * 5, 2 * 10, 2),
-    "fdms-fig4": (5, 5 * 5, 5 * 10, 5),
-    "fdms-fig5": (3 * 5, 3 * 5 * 4, 3 * 5 * 10, 6),
+    "quickstart-tuned": (2 * 2 * 6 * 5, 2 * 2 * 6 * 10, 2 * 2 * 6 * 10),
+    "fdms-fig1": (2 * 13, 13 * 8 + 13 * 4, 2 * 13 * 10),
+    "fdms-fig2": (13, 13 * 4, 13 * 10),
+    "fdms-fig3": (2, 2 * 5, 2 * 10),
+    "fdms-fig4": (5, 5 * 5, 5 * 10),
+    "fdms-fig5": (3 * 5, 3 * 5 * 4, 3 * 5 * 10),
     # four strategies on each set, and one with a constant and a growing batch
-    "fdms-sigma": (2 * 4 + 2, (2 * 4 + 2) * 5, (2 * 4 + 2) * 10, 6),
-    "fdms-e": (2 * 5 * 2, 10 * 8 + 10 * 4, 2 * 5 * 2 * 10, 6),
-    "fdms-k40": (2 * 5, 5 * 8 + 5 * 4, 2 * 5 * 10, 6),
-    "fdms-fedprox": (5, 5 * 4, 5 * 10, 5),
-    "fdms-fmnist": (13, 13 * 8, 13 * 10, 6),
+    "fdms-sigma": (2 * 4 + 2, (2 * 4 + 2) * 5, (2 * 4 + 2) * 10),
+    "fdms-e": (2 * 5 * 2, 10 * 8 + 10 * 4, 2 * 5 * 2 * 10),
+    "fdms-k40": (2 * 5, 5 * 8 + 5 * 4, 2 * 5 * 10),
+    "fdms-fedprox": (5, 5 * 4, 5 * 10),
+    "fdms-fmnist": (13, 13 * 8, 13 * 10),
     # nine strategies in five modes on Synthetic, the authors' and drawn; six (two when quick) on
     # the images
     "fedgs-table2": (
         2 * 45 + 2 * 5 + 2 * 3,
         2 * 45 * 10 + 6 * 5 * 3 + 6 * 3 * 5,
         (2 * 45 + 45 + 27) * 3,
-        6,
     ),
-    "fedgs-table3": (2, 2 * 5, 2 * 3, 2),
-    "fedgs-fig4": (2 * 4, 4 * 3 + 4 * 5, 2 * 4 * 3, 6),
-    "fedar-fig1": (7, 7 * 5, 7 * 5, 2),
+    "fedgs-table3": (2, 2 * 5, 2 * 3),
+    "fedgs-fig4": (2 * 4, 4 * 3 + 4 * 5, 2 * 4 * 3),
+    "fedar-fig1": (7, 7 * 5, 7 * 5),
     # six methods, one of them in three readings, at two p_min
-    "fedar-fig2": (3 * 16, 3 * 16 * 5, 3 * 16 * 5, 6),
-    "fedar-table2": (2 * 16, 2 * 16 * 5, 2 * 16 * 5, 6),
-    "fedar-table3": (4, 4 * 5, 4 * 5, 4),
-    "fedar-fig4": (25, 25 * 3, 25 * 5, 6),
-    "fedar-fig5": (25, 25 * 3, 25 * 5, 6),
-    "fedar-rho": (6 + 1, 7 * 3, 7 * 5, 3),
+    "fedar-fig2": (3 * 16, 3 * 16 * 5, 3 * 16 * 5),
+    "fedar-table2": (2 * 16, 2 * 16 * 5, 2 * 16 * 5),
+    "fedar-table3": (4, 4 * 5, 4 * 5),
+    "fedar-fig4": (25, 25 * 3, 25 * 5),
+    "fedar-fig5": (25, 25 * 3, 25 * 5),
+    "fedar-rho": (6 + 1, 7 * 3, 7 * 5),
     # as read, server step, steps, 80 %, 320 units, LeNet, race 5 each; distance 2; Dropout full in
     # round 0 1; four kinds of absence 4 each; CIFAR-10 5, with four seeds
-    "fdms-readings": (54 + 10, 54 * 5 + 10 * 4, 64 * 10, 6),
+    "fdms-readings": (54 + 10, 54 * 5 + 10 * 4, 64 * 10),
     # as read 16; scale 12; edges, graph, one start, reported losses, losses on training data, β,
     # the same clients, variances 8 each; epochs and ten per cent 12 each; days 4; drawn data 16;
     # the calibration of MDF 6, with ten seeds
-    "fedgs-readings": (142, 136 * 3 + 60, 136 * 3 + 60, 6),
+    "fedgs-readings": (142, 136 * 3 + 60, 136 * 3 + 60),
     # as read 5; ψ 2; cut-off 3; no wait 1; full start 5; S = 50 waits 2; by label 5; steps 5;
     # constant 5; half 2
-    "fedar-readings": (35, 35 * 3, 35 * 5, 6),
+    "fedar-readings": (35, 35 * 3, 35 * 5),
 }
 
 
@@ -99,7 +99,8 @@ def images(tmp_path_factory):
 
 
 def test_every_file_is_a_listed_study_and_says_what_it_shows():
-    names = [path.name for path in files("understudy.studies.builtin").iterdir()]
+    folders = files("understudy.studies.builtin"), files("understudy.papers").joinpath("studies")
+    names = [path.name for folder in folders for path in folder.iterdir()]
     inside = {name.removesuffix(".toml") for name in names if name.endswith(".toml")}
     assert inside == set(builtins.NAMES) == set(CELLS)
     for study in builtins.listed():
@@ -115,20 +116,18 @@ def test_number_of_cells(name):
 
 
 @pytest.mark.parametrize("name", builtins.NAMES)
-def test_every_study_runs_at_scale_tiny(name, images, monkeypatch):
+def test_every_study_runs(name, images, monkeypatch):
     """Two rounds of each cell on generated images, and what its analyses find."""
     monkeypatch.setenv("UNDERSTUDY_DATA", str(images))
-    study = builtins.built_in(name, "tiny").cells()
-    assert 1 <= len(study) <= 6
-    for cell in study:
+    for task in tiny_tasks(cells(name, "quick")):
         logs, found = [], None
-        for log in (run := cell.task.open(workers=1)):
+        for log in (run := task.open(workers=1)):
             logs.append(log)
-            if log.t + 1 == cell.task.rounds:
-                found = analyse(run, cell.task)
+            if log.t + 1 == task.rounds:
+                found = analyse(run, task)
         assert [log.t for log in logs] == [0, 1]
         assert math.isfinite(logs[-1].metrics["test_loss"])
-        assert bool(found.metrics) == bool(cell.task.analysis)
+        assert bool(found.metrics) == bool(task.analysis)
 
 
 def test_quickstart_tuned_tunes_one_of_its_blocks():

@@ -426,6 +426,11 @@ def test_seeds(seeds: str, meant: tuple[int, ...]) -> None:
             "known: iid, clustered, shards, classes_per_client, dirichlet"),
         ),
         (
+            {"data": "[data]\nname = 'mnist'\npartition = 3"},
+            ("study: data.partition: expected the name of a partition, one of iid, clustered, "
+            "shards, classes_per_client, dirichlet, got 3"),
+        ),
+        (
             {"data": "[data]\nname = 'mnist'\npartition = 'iid'\nn_client = 3"},
             ("study: data.n_client: no such key; did you mean 'n_clients'? known: n_clients, name, "
             "partition, seed, test, validation, root, normalise"),
@@ -652,7 +657,7 @@ strategies = ["fdms"]
 def test_quick_is_the_scale_of_a_study_that_has_it() -> None:
     made = study(SCALES)
     assert made.scale == "quick"
-    assert made.scales == ("quick", "paper", "narrow", "tiny")
+    assert made.scales == ("quick", "paper", "narrow")
     cell = made.cells()[0].task
     assert cell.rounds == 5
     assert cell.data.settings == {"n_clients": 8, "per_client": 30}
@@ -673,78 +678,13 @@ def test_an_unknown_scale_and_an_unknown_key_of_a_scale() -> None:
     with pytest.raises(StudyError) as caught:
         study(SCALES, scale="papers")
     assert str(caught.value) == (
-        "study: scale: no scale named 'papers'; did you mean 'paper'? known: quick, paper, "
-        "narrow, tiny"
+        "study: scale: no scale named 'papers'; did you mean 'paper'? known: quick, paper, narrow"
     )
     assert "study: scale.full.round: no such key; did you mean 'rounds'?" in error_of(
         "[scale.full]\nround = 3"
     )
     with pytest.raises(StudyError, match=r"^study: scale\.x\.strategies: no label 'fdmz'; did you"):
         study("[scale.x]\nstrategies = ['fdmz']", scale="x")
-
-
-def test_tiny_is_two_rounds_one_seed_and_the_ends_of_each_axis() -> None:
-    made = study(
-        "[availability]\na = 'always'\nb = 'markov'\nc = {name = 'fixed_dropout', alpha = 0.5}\n"
-        "[axes]\n'local.lr' = [0.1, 0.2, 0.3]\n"
-        "'data' = {x = {n_clients = 20}, y = {n_clients = 40}, z = {n_clients = 60}}",
-        top="seeds = [4, 5, 6]\nper_client_every = 50",
-        scale="tiny",
-    )
-    cells = made.cells()
-    assert len(cells) == 6
-    assert {cell.seed for cell in cells} == {4}
-    assert {cell.task.rounds for cell in cells} == {2}
-    assert {cell.labels["availability"] for cell in cells} == {"a", "c"}
-    assert {cell.labels["lr"] for cell in cells} == {0.1, 0.3}
-    assert {cell.labels["data"] for cell in cells} == {"x", "z"}
-    assert {cell.labels["strategy"] for cell in cells} == {"drop", "fdms"}
-    assert {cell.task.per_client_every for cell in cells} == {2}
-    for cell in cells:
-        federation = cell.task.federation()
-        assert federation.n_clients == 10
-        assert federation.sizes.max() == 20
-        assert cell.task.strategy.local.steps == 2
-        assert cell.task.strategy.local.batch_size <= 10
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        "name = 'synthetic'\nn_clients = 30",
-        "name = 'digits'\npartition = 'iid'\nn_clients = 50",
-        (
-            "name = 'digits'\npartition = 'shards'\nn_clients = 20\nn_shards = 100\n"
-            "shards_per_client = 5\nshard_size = 14"
-        ),
-        "name = 'digits'\npartition = 'shards'",
-        "name = 'digits'\npartition = 'classes_per_client'\nn_clients = 100",
-        "name = 'digits'\npartition = 'dirichlet'\nn_clients = 100",
-        "name = 'digits'\npartition = 'clustered'\nn_clusters = 5",
-    ],
-)
-def test_tiny_data_of_every_partition(data: str) -> None:
-    federation = study(data=f"[data]\n{data}", scale="tiny").cells()[0].task.federation()
-    assert federation.n_clients == 10
-
-
-def test_what_a_file_says_of_tiny_is_not_made_smaller() -> None:
-    made = study(
-        "[scale.tiny]\nrounds = 3\ndata.n_clients = 12\nlocal.epochs = 1\n"
-        "[[block]]\nname = 'a'\nrounds = 50\n[[block]]\nname = 'b'\ndata.per_client = 40",
-        scale="tiny",
-    )
-    for cell in made.cells():
-        assert cell.task.rounds == (50 if cell.labels["block"] == "a" else 3)
-        assert cell.task.data.settings["n_clients"] == 12
-        assert cell.task.data.settings["per_client"] == 20
-        assert cell.task.strategy.local.steps is None
-
-
-def test_tiny_has_no_more_than_six_cells_and_shows_every_strategy_it_can() -> None:
-    names = ["fedavg", "fdms", "mifa", "fedar", "stale", "fedvarp", "scaffold"]
-    made = study(top=f"strategies = {names}", strategies="", scale="tiny")
-    assert [cell.labels["strategy"] for cell in made.cells()] == names[:6]
 
 
 # -- the command line ------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ class FDMS:
     Where no candidate of k came, or none that was ever seen together with it, the paper is
     silent; here the best non-candidate that was seen stands in, else the q-weighted mean of those
     who came. The note ``no_candidate`` is the share of the absent so treated. It is not the rate
-    of friend absence of appendix B, which needs to know who is whose friend: `analysis.sigma` has
+    of friend absence of appendix B, which needs to know who is whose friend: `papers.sigma` has
     that one. With a race, ``pairs_needed`` counts the pairs someone still needs (the
     paper's fig. 4) and ``pairs_computed`` those in the one Gram matrix that gives them.
 

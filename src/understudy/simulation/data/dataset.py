@@ -13,7 +13,7 @@ from understudy.core import checks
 from understudy.core.brief import brief
 from understudy.core.rng import generator
 from understudy.core.types import Ints
-from understudy.registry import UnknownName, imported
+from understudy.registry import named
 from understudy.simulation.data import user_data
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.partition_check import checked_partition
@@ -106,9 +106,7 @@ def divide(
     """A data set divided among clients; see `understudy.simulation.federate`."""
     name = repr(partition) if isinstance(partition, str) else brief(partition)
     if isinstance(partition, str):
-        if partition not in PARTITIONS and ":" not in partition:
-            raise UnknownName("partition", partition, list(PARTITIONS))
-        partition = imported(partition) if ":" in partition else PARTITIONS[partition]
+        partition = named("partition", partition, PARTITIONS)
     if not callable(partition):
         raise TypeError(f"partition: expected a name or a function of labels, got {partition!r}")
     train, tested = _held_out(data, test, seed)

@@ -7,11 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from understudy.registry import UnknownName, imported
 from understudy.simulation.data.dataset import Dataset, divide
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.partitions import Partition
-from understudy.simulation.data.sources import DATASETS, Normalise, checked_normalise
+from understudy.simulation.data.sources import Normalise, source_of
 
 
 def federate(
@@ -31,7 +30,7 @@ def federate(
     ----------
     data : str or Dataset
         A name in `DATASETS`, ``"module:name"`` of such a function, or what a function of
-        `understudy.simulation.data.sources` returned.
+        `understudy.simulation.data.image_sets` returned.
     partition : str or function
         A name in `PARTITIONS`, ``"module:name"``, or a function of labels and ``rng`` that returns
         a `Partition`; it sees the labels of what is left for training. None for data that come
@@ -62,17 +61,16 @@ def federate(
     (10, 130, 359)
     """
     if isinstance(data, str):
-        if data not in DATASETS and ":" not in data:
-            raise UnknownName("data set", data, list(DATASETS))
-        source = imported(data) if ":" in data else DATASETS[data]
+        source = source_of(data)
+        load = source.loader
         if normalise is not True:
-            source = partial(source, normalise=checked_normalise(data, source, normalise))
+            load = partial(load, normalise=source.checked_normalise(normalise))
         if partition is None:
-            divided = source(seed=seed, **settings)
+            divided = load(seed=seed, **settings)
             if not isinstance(divided, Federation):
                 raise ValueError(f"partition: {data!r} does not come divided; name a partition")
             return divided
-        loaded = source() if root is None else source(root)
+        loaded: Dataset | Federation = load() if root is None else load(root)
         if isinstance(loaded, Federation):
             raise ValueError(f"partition: {data!r} comes divided; expected None, got {partition!r}")
         data = loaded

@@ -1,1 +1,1 @@
-"""Studies that come with the package: the papers' experiments, and a first comparison."""
+"""Studies to start with; those of the papers are in `understudy.papers`."""

@@ -12,7 +12,7 @@ from understudy.core.brief import shown
 from understudy.core.describe import brief, describe
 from understudy.parts.local import Local, Plain
 from understudy.studies.definition.build import methods
-from understudy.studies.definition.build import parts as structure
+from understudy.studies.definition.build.parts import NOTHING
 from understudy.studies.definition.errors import StudyError, within
 from understudy.studies.definition.overrides import Document, path_of, put, with_field
 
@@ -171,7 +171,7 @@ def _level(value: Any) -> Level:
     if isinstance(value, bool | int | float | str):
         return Level(value, value)
     if value is None:
-        return Level(structure.NOTHING, None)
+        return Level(NOTHING, None)
     if isinstance(value, np.generic):
         return _level(value.item())
     if isinstance(value, Mapping) and "label" in value:

@@ -17,34 +17,37 @@ from understudy.studies.definition.errors import StudyError
 if TYPE_CHECKING:
     from understudy.studies.definition.study import Study
 
-SCALES = ("quick", "results", "paper", "tiny")
-NAMES = (
-    "quickstart",
-    "quickstart-tuned",
-    "fdms-fig1",
-    "fdms-fig2",
-    "fdms-fig3",
-    "fdms-fig4",
-    "fdms-fig5",
-    "fdms-sigma",
-    "fdms-e",
-    "fdms-k40",
-    "fdms-fedprox",
-    "fdms-fmnist",
-    "fedgs-table2",
-    "fedgs-table3",
-    "fedgs-fig4",
-    "fedar-fig1",
-    "fedar-fig2",
-    "fedar-table2",
-    "fedar-table3",
-    "fedar-fig4",
-    "fedar-fig5",
-    "fedar-rho",
-    "fdms-readings",
-    "fedgs-readings",
-    "fedar-readings",
-)
+SCALES = ("quick", "results", "paper")
+_FOLDERS = {  # package, folder in it → studies, in the order in which they are listed
+    ("understudy.studies", "builtin"): ("quickstart", "quickstart-tuned"),
+    ("understudy.papers", "studies"): (
+        "fdms-fig1",
+        "fdms-fig2",
+        "fdms-fig3",
+        "fdms-fig4",
+        "fdms-fig5",
+        "fdms-sigma",
+        "fdms-e",
+        "fdms-k40",
+        "fdms-fedprox",
+        "fdms-fmnist",
+        "fedgs-table2",
+        "fedgs-table3",
+        "fedgs-fig4",
+        "fedar-fig1",
+        "fedar-fig2",
+        "fedar-table2",
+        "fedar-table3",
+        "fedar-fig4",
+        "fedar-fig5",
+        "fedar-rho",
+        "fdms-readings",
+        "fedgs-readings",
+        "fedar-readings",
+    ),
+}
+_FOLDER_OF = {name: folder for folder, names in _FOLDERS.items() for name in names}
+NAMES = tuple(_FOLDER_OF)
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ def text(name: str) -> str:
     """A built-in study as it is written."""
     if name not in NAMES:
         raise StudyError(f"no built-in study named {name!r}; {suggestion(name, NAMES)}")
-    written: str = _folder().joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    written: str = _file(name).read_text(encoding="utf-8")
     return written
 
 
@@ -101,7 +104,7 @@ def built_in(
     ----------
     name : str
         One of `NAMES`.
-    scale : {"quick", "results", "paper", "tiny"}, optional
+    scale : {"quick", "results", "paper"}, optional
         ``quick`` by default.
     overrides : sequence of str, or dict
         As in `Study.read`.
@@ -114,11 +117,12 @@ def built_in(
     return Study.read(_path(name), scale, overrides)
 
 
-def _folder() -> Any:
-    return files("understudy.studies.builtin")
+def _file(name: str) -> Any:
+    package, folder = _FOLDER_OF[name]
+    return files(package).joinpath(folder, f"{name}.toml")
 
 
 @cache
 def _path(name: str) -> Path:
     # packages are installed as files; from an archive the copy lives as long as this process
-    return as_file(_folder().joinpath(f"{name}.toml")).__enter__()
+    return as_file(_file(name)).__enter__()

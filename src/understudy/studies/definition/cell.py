@@ -10,15 +10,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
-from understudy.core.describe import describe, refuse_unknown, told_fields
-from understudy.registry import imported
+from understudy.core.describe import describe, described_function, refuse_unknown, told_fields
 from understudy.server.strategy import Strategy
+from understudy.simulation.data.federate import federate
+from understudy.simulation.data.federation import Federation
+from understudy.simulation.data.models import Model
+from understudy.simulation.data.sources import source_of
 from understudy.simulation.settings import Options, Simulation
 from understudy.studies.definition import plugins
 from understudy.studies.definition.identity import (
     canonical_data,
     canonical_model,
-    described_function,
     digest_of,
     foreign_sources,
     settled,
@@ -28,8 +30,6 @@ from understudy.studies.definition.names import KEY_DIGITS
 
 if TYPE_CHECKING:
     from understudy.journal.protocol import Journal
-    from understudy.simulation.data.federation import Federation
-    from understudy.simulation.data.models import Model
     from understudy.simulation.run import Run
 
 NOT_IN_KEY = ("workers", "engine")  # how a cell is computed, not what it is
@@ -59,8 +59,6 @@ class DataRecipe:
 
     def federation(self) -> Federation:
         """The data, divided."""
-        from understudy.simulation.data.federate import federate
-
         if self.partition is None and ":" in self.name:
             return _other_federation(self)
         return federate(self.name, self.partition, seed=self.seed, **self.settings)
@@ -207,9 +205,7 @@ def key_of(resolved: Mapping[str, Any]) -> str:
 
 def _other_federation(recipe: DataRecipe) -> Federation:
     """Other people's data that come divided: a federation, or a function that makes one."""
-    from understudy.simulation.data.federation import Federation
-
-    made = imported(recipe.name)
+    made = source_of(recipe.name).loader
     if not isinstance(made, Federation):
         takes_seed = "seed" in inspect.signature(made).parameters
         made = made(**recipe.settings, **({"seed": recipe.seed} if takes_seed else {}))

@@ -15,9 +15,9 @@ from understudy.measures import MEASURES
 from understudy.simulation.settings import Simulation
 from understudy.simulation.training.evaluation import PARTS
 from understudy.simulation.training.metrics import METRICS
-from understudy.studies.definition.build import data as materials
 from understudy.studies.definition.build import methods
-from understudy.studies.definition.build import parts as structure
+from understudy.studies.definition.build.data import function_of
+from understudy.studies.definition.build.parts import given_fields, valued
 from understudy.studies.definition.errors import StudyError, told_of, unknown_key, within
 from understudy.studies.definition.overrides import (
     LISTED,
@@ -54,7 +54,6 @@ ASKED = (
     "analysis",
 )
 KEYS = (*TOLD, *ASKED, "tune", "block", "blocks", "scale")
-TINY = "tiny"
 QUICK = "quick"
 PART_PREFIXES = tuple(f"{part}_" for part in PARTS)
 TUNED = ("tune", "metric")
@@ -181,9 +180,9 @@ def chosen_scale(document: Document, scale: str | None) -> str | None:
     scales = document["scale"]
     if scale is None:
         return QUICK if QUICK in scales else None
-    if scale not in scales and scale != TINY:
-        known = [*scales, *([] if TINY in scales else [TINY])]
-        raise StudyError(f"no scale named {scale!r}; {suggestion(scale, known)}", "scale")
+    if scale not in scales:
+        words = suggestion(scale, scales) if scales else "the study has none"
+        raise StudyError(f"no scale named {scale!r}; {words}", "scale")
     return scale
 
 
@@ -202,7 +201,7 @@ def changed(document: Document, changes: Mapping[str, Any], *, whole: bool = Fal
     return document
 
 
-def settings(document: Document) -> dict[str, Any]:
+def settings_of(document: Document) -> dict[str, Any]:
     """The settings of a run that are numbers, words or lists, as `Simulation` wants them."""
     names = [name for name in SETTINGS if name not in MADE]
     given = {name: document[name] for name in names if name in document}
@@ -210,14 +209,14 @@ def settings(document: Document) -> dict[str, Any]:
         raise StudyError("expected a value, got none", "rounds")
     if isinstance(given.get("evaluate"), str):
         given["evaluate"] = (given["evaluate"],)
-    return structure.given_fields(Simulation, given)
+    return given_fields(Simulation, given)
 
 
-def analysis(document: Document) -> tuple[str, ...]:
+def analyses_of(document: Document) -> tuple[str, ...]:
     """The names of what is analysed after the last round, checked."""
     given = document.get("analysis", ())
     given = (given,) if isinstance(given, str) else given
-    names: tuple[str, ...] = structure.valued("analysis", given, tuple[str, ...])
+    names: tuple[str, ...] = valued("analysis", given, tuple[str, ...])
     with told_of(known=("analysis",)):
         for name in names:
             _check_analysis(name)
@@ -226,7 +225,7 @@ def analysis(document: Document) -> tuple[str, ...]:
 
 def check_tuned(metric: str, part: str, document: Document) -> None:
     """Refuse a metric of ``[tune]`` that no trial of these words would have."""
-    known = [f"{part}_{name}" for name in (*MEASURED, *metrics(document))]
+    known = [f"{part}_{name}" for name in (*MEASURED, *metrics_of(document))]
     if metric not in known and not metric.startswith(_of_classes(part, document)):
         raise StudyError(f"no metric {metric!r}; {suggestion(metric, known)}", *TUNED)
 
@@ -241,7 +240,7 @@ def check_metric(metric: str | None, documents: Sequence[Document]) -> None:
         for part in (parts,) if isinstance(parts, str) else parts:
             # loss and accuracy on test data have measures of their own
             told = MEASURED if part == "test" else ()
-            names = [name for name in (*MEASURED, *metrics(document)) if name not in told]
+            names = [name for name in (*MEASURED, *metrics_of(document)) if name not in told]
             known |= dict.fromkeys(f"{part}_{name}_last" for name in names)
             if metric.endswith("_last") and metric.startswith(_of_classes(part, document)):
                 return
@@ -251,11 +250,11 @@ def check_metric(metric: str | None, documents: Sequence[Document]) -> None:
 
 def _of_classes(part: str, document: Document) -> tuple[str, ...]:
     """How measures begin that may be there for each class, whose names the data tell."""
-    several = [name for name, value in metrics(document).items() if value not in ONE_NUMBER]
+    several = [name for name, value in metrics_of(document).items() if value not in ONE_NUMBER]
     return tuple(f"{part}_{name}_" for name in several)
 
 
-def metrics(document: Document) -> Mapping[str, Any]:
+def metrics_of(document: Document) -> Mapping[str, Any]:
     """What is measured beside loss and accuracy: label → name or function."""
     given = document.get("metrics", {})
     if isinstance(given, list | tuple) and all(isinstance(name, str) for name in given):
@@ -296,6 +295,6 @@ def _check_analysis(name: str) -> None:
 
     if ":" in name:
         with within("analysis"):
-            materials.function(name)
+            function_of(name)
     elif name not in ANALYSES:
         raise ValueError(f"analysis: no analysis named {name!r}; {suggestion(name, ANALYSES)}")

@@ -55,15 +55,13 @@ def told_of(*place: str, known: Collection[str] | None = None) -> Iterator[None]
 
     A message that begins with the name of a parameter, as ours do, is of that key.
     """
-    try:
-        yield
-    except StudyError as error:
-        error.place = (*place, *error.place)
-        raise
-    except (ValueError, TypeError, LookupError, ImportError) as error:
-        told = of_part(error, known)
-        told.place = (*place, *told.place)
-        raise told from error
+    with within(*place):
+        try:
+            yield
+        except StudyError:
+            raise
+        except (ValueError, TypeError, LookupError, ImportError) as error:
+            raise of_part(error, known) from error
 
 
 def of_part(error: BaseException, known: Collection[str] | None = None) -> StudyError:

@@ -6,12 +6,11 @@ and a backward pass. Seconds are those of a typical core; machines differ by a f
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,7 +23,7 @@ from understudy.parts.samplers.power_of_choice import PowerOfChoice
 from understudy.simulation import federate
 from understudy.simulation.data.models import build
 from understudy.simulation.data.partitions import PARTITIONS
-from understudy.simulation.data.synthetic import N_CLASSES, N_FEATURES, synthetic
+from understudy.simulation.data.sources import source_of
 from understudy.simulation.training.batches import n_drawn_of, n_steps_of
 from understudy.simulation.training.conv_kernels import measure
 from understudy.simulation.training.engines import choose
@@ -32,6 +31,8 @@ from understudy.simulation.training.evaluation import BATCH
 from understudy.simulation.training.jobs import Recipe
 from understudy.simulation.training.trainer import Pace, pace_of
 from understudy.studies.definition.cell import DataRecipe
+from understudy.studies.definition.identity import defaults_of
+from understudy.studies.definition.plugins import imported
 
 if TYPE_CHECKING:
     from understudy.parts.local import Local
@@ -42,25 +43,6 @@ STUDY_SECONDS = 6.0  # of the wall clock, once: processes start, tables and the 
 ROUND_SECONDS = 0.005  # of the loop itself: sampling, sums, logs
 BATCH_SECONDS = 0.0005  # of an evaluated batch, besides its multiply-adds
 ROUND_BYTES, CLIENT_BYTES = 800, 6  # of a round in the store, and of each client in it
-
-
-class Images(NamedTuple):
-    """A published data set: what its size is without looking."""
-
-    shape: tuple[int, ...]
-    n_classes: int
-    n_train: int
-    n_test: int  # 0: a share is held out
-
-
-IMAGES = {
-    "digits": Images((1, 8, 8), 10, 1797, 0),
-    "mnist": Images((1, 28, 28), 10, 60_000, 10_000),
-    "fashion_mnist": Images((1, 28, 28), 10, 60_000, 10_000),
-    "cifar10": Images((3, 32, 32), 10, 50_000, 10_000),
-    "svhn": Images((3, 32, 32), 10, 73_257, 26_032),
-}
-SYNTHETIC_MEAN = 453  # 50 + the mean of LogNormal(4, 2), of which 75 / 15 / 10 % are parts
 
 
 @dataclass(frozen=True)
@@ -224,40 +206,29 @@ def size_of(task: Task) -> Size:
     recipe = task.data
     if not isinstance(recipe, DataRecipe):
         return _looked_at(recipe)
-    if recipe.name == "synthetic":
-        n = int(_with_defaults(recipe, synthetic)["n_clients"])
-        train, validation, test = (round(SYNTHETIC_MEAN * share) for share in (0.75, 0.15, 0.10))
-        total = n * (train + validation + test)
-        n_bytes = total * _example_bytes((N_FEATURES,))
-        return Size((N_FEATURES,), N_CLASSES, (train,) * n, validation * n, test * n, n_bytes)
-    if recipe.name not in IMAGES or recipe.partition is None or ":" in recipe.partition:
+    source = source_of(recipe.name, imported)
+    if source.shape is not None and source.per_client is not None:
+        n = int({**defaults_of(source.loader), **recipe.settings}["n_clients"])
+        train, validation, test = source.per_client
+        n_bytes = n * sum(source.per_client) * _example_bytes(source.shape)
+        return Size(source.shape, source.n_classes, (train,) * n, validation * n, test * n, n_bytes)
+    if source.shape is None or recipe.partition is None or ":" in recipe.partition:
         return _looked_at(recipe.federation())
-    images = IMAGES[recipe.name]
-    settings = _with_defaults(recipe, federate, PARTITIONS[recipe.partition])
-    n_test = images.n_test or round(float(settings["test"]) * images.n_train)
-    n_train = images.n_train - (0 if images.n_test else n_test)
+    defaults = defaults_of(federate, PARTITIONS[recipe.partition])
+    settings = {**defaults, **recipe.settings}
+    n_test = source.n_test or round(float(settings["test"]) * source.n_train)
+    n_train = source.n_train - (0 if source.n_test else n_test)
     sizes = _sizes(recipe.partition, n_train, settings)
     held_out = float(settings["validation"])
     trained = tuple(max(1, round(n * (1 - held_out))) for n in sizes)
-    n_bytes = (sum(sizes) + n_test) * _example_bytes(images.shape)  # what is held, not all there is
+    n_bytes = (sum(sizes) + n_test) * _example_bytes(source.shape)  # what is held, not all there is
     n_validation = sum(sizes) - sum(trained)
-    return Size(images.shape, images.n_classes, trained, n_validation, n_test, n_bytes)
+    return Size(source.shape, source.n_classes, trained, n_validation, n_test, n_bytes)
 
 
 def _example_bytes(shape: tuple[int, ...]) -> int:
     """Of an input in float32 and its label."""
     return 4 * math.prod(shape) + 8
-
-
-def _with_defaults(recipe: DataRecipe, *functions: Callable[..., Any]) -> dict[str, Any]:
-    """The settings of a recipe, and what its functions take where it says nothing."""
-    defaults = {
-        name: parameter.default
-        for function in functions
-        for name, parameter in inspect.signature(function).parameters.items()
-        if parameter.default is not parameter.empty
-    }
-    return {**defaults, **recipe.settings}
 
 
 def _sizes(partition: str, n_train: int, settings: dict[str, Any]) -> Sequence[int]:

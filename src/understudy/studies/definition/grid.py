@@ -13,9 +13,7 @@ from understudy.core.brief import shown
 from understudy.core.suggestions import suggestion
 from understudy.server.weights import EXAMPLES
 from understudy.simulation.settings import Simulation
-from understudy.simulation.training import metrics as measured
-from understudy.studies.definition import document as config
-from understudy.studies.definition import tiny
+from understudy.simulation.training import metrics
 from understudy.studies.definition.axes import (
     Axis,
     axis_names,
@@ -27,16 +25,22 @@ from understudy.studies.definition.axes import (
     touches,
 )
 from understudy.studies.definition.blocks import StudyBlock
-from understudy.studies.definition.build import data as materials
 from understudy.studies.definition.build import methods
-from understudy.studies.definition.build import parts as structure
+from understudy.studies.definition.build.data import LOSSES, data_of, function_of, model_of
+from understudy.studies.definition.build.parts import NOTHING, part
 from understudy.studies.definition.cell import DataRecipe, Label, Task
-from understudy.studies.definition.errors import (
-    StudyError,
-    told_of,
-    unknown_key,
-    within,
+from understudy.studies.definition.document import (
+    ASKED,
+    MEASURED,
+    SETTINGS,
+    analyses_of,
+    check_metric,
+    check_tuned,
+    metrics_of,
+    seeds_of,
+    settings_of,
 )
+from understudy.studies.definition.errors import StudyError, told_of, unknown_key, within
 from understudy.studies.definition.overrides import LISTED, Document, path_of, with_field
 from understudy.studies.definition.reference_rows import as_reference
 from understudy.studies.definition.tune_table import (
@@ -51,7 +55,7 @@ from understudy.studies.definition.tune_table import (
 if TYPE_CHECKING:
     from understudy.simulation.data.federation import Federation
 
-AXIS_KEYS = tuple(key for key in config.ASKED if key not in ("seeds", "axes"))
+AXIS_KEYS = tuple(key for key in ASKED if key not in ("seeds", "axes"))
 TUNED = "tuned"
 
 
@@ -75,20 +79,14 @@ class Grid:
         The study's document before the blocks, for labels that only some of them have.
     path : tuple of str
         Folders where plug-ins are found.
-    small : Small, optional
-        For the scale of tests.
     """
 
     def __init__(
-        self,
-        blocks: Sequence[StudyBlock],
-        known: Mapping[str, Any],
-        path: tuple[str, ...],
-        small: tiny.Small | None = None,
+        self, blocks: Sequence[StudyBlock], known: Mapping[str, Any], path: tuple[str, ...]
     ) -> None:
-        self.blocks, self.path, self.small = blocks, path, small
+        self.blocks, self.path = blocks, path
         self._known = known
-        config.check_metric(known.get("metric"), [block.document for block in blocks])
+        check_metric(known.get("metric"), [block.document for block in blocks])
         keys = dict.fromkeys(key for block in blocks for key in block.document["axes"])
         self.names = axis_names(list(keys))
         self.has_blocks = any(block.name is not None for block in blocks)
@@ -118,7 +116,7 @@ class Grid:
 
     def _block(self, block: StudyBlock, changed: Change) -> Iterator[Draft]:
         with _inside(block):
-            seeds = config.seeds_of(block.document.get("seeds", 1))
+            seeds = seeds_of(block.document.get("seeds", 1))
             for document, labels, _ in self._points(block.document):
                 label = str(labels["strategy"])
                 document = changed(document, block, label)
@@ -132,7 +130,7 @@ class Grid:
                 message = f"no label {tune.availability!r}; {suggestion(tune.availability, modes)}"
                 raise StudyError(message, "tune", "availability")
             axes = self._tuned(block.document, tune)
-            config.check_tuned(tune.metric, tune.evaluate[0], block.document)
+            check_tuned(tune.metric, tune.evaluate[0], block.document)
             for document, labels, mode in self._points(block.document):
                 if tune.availability not in (None, mode) and labels["availability"] is not None:
                     continue
@@ -258,12 +256,10 @@ class Grid:
             with within("availability", mode):
                 over = changed_availability(value, document["availability"][mode])
                 availability = self._availability(over, seed)
-        settings = config.settings(document)
+        settings = settings_of(document)
         data = self._data(document, seed)
         evaluate = settings.get("evaluate", Simulation.evaluate)
         _refuse_without_validation(data, evaluate, "validation", ("evaluate",))
-        if self.small is not None and self.small.local:
-            strategy = tiny.short_training(strategy)
         made = {
             "model": self._model(document),
             "availability": availability,
@@ -272,14 +268,14 @@ class Grid:
             "loss": self._loss(document),
             "metrics": self._metrics(document),
         }
-        made["analysis"] = config.analysis(document)
+        made["analysis"] = analyses_of(document)
         if getattr(data, "test_clients", None) is not None:  # each client's own: once, at the end
             settings.setdefault("per_client_every", settings["rounds"])
-        with told_of(known=config.SETTINGS):
+        with told_of(known=SETTINGS):
             task = Task(data=data, strategy=strategy, path=self.path, **made, **settings)
             task = as_reference(task, label, document)
             if not isinstance(data, DataRecipe):  # else it is checked when the data are made
-                measured.check(task.settings.metrics, data.n_classes)
+                metrics.check(task.settings.metrics, data.n_classes)
         if task.analysis:
             from understudy.analysis import check
 
@@ -297,35 +293,32 @@ class Grid:
         if "data" not in document:
             raise StudyError("expected a table with the name of a data set, got none", "data")
         with told_of("data", known=()):
-            recipe = self._once(
-                "data", (document["data"], seed), lambda pair: materials.data(*pair)
-            )
-        return recipe if self.small is None else tiny.small_data(recipe, self.small.data)
+            return self._once("data", (document["data"], seed), lambda pair: data_of(*pair))
 
     def _model(self, document: Document) -> Any:
         if "model" not in document:
             raise StudyError("expected a table with the name of a model, got none", "model")
         with within("model"):
-            return self._once("model", document["model"], materials.model)
+            return self._once("model", document["model"], model_of)
 
     def _delay(self, document: Document) -> Any:
         value = document.get("delay")
-        if value is None or value == structure.NOTHING:
+        if value is None or value == NOTHING:
             return None
         with within("delay"):
-            return self._once("delay", value, lambda given: structure.part("delay", given))
+            return self._once("delay", value, lambda given: part("delay", given))
 
     def _loss(self, document: Document) -> Any:
         with within("loss"):
-            return materials.function(document.get("loss", cross_entropy), materials.LOSSES)
+            return function_of(document.get("loss", cross_entropy), LOSSES)
 
     def _metrics(self, document: Document) -> dict[str, Any]:
         made = {}
-        for name, value in config.metrics(document).items():
+        for name, value in metrics_of(document).items():
             with within("metrics", name):
-                if name in config.MEASURED:
+                if name in MEASURED:
                     raise StudyError(f"{name!r} is a built-in metric; choose another name")
-                made[name] = materials.function(value, measured.METRICS)
+                made[name] = function_of(value, metrics.METRICS)
         return made
 
     def _once(self, kind: str, value: Any, make: Callable[[Any], Any]) -> Any:
@@ -389,7 +382,7 @@ def _refuse_without_validation(
 
 
 def _availability(value: Any) -> Any:
-    return structure.part("availability", value)
+    return part("availability", value)
 
 
 def _inside(block: StudyBlock) -> Any:

@@ -17,15 +17,20 @@ from weakref import WeakKeyDictionary
 
 from torch import nn
 
-from understudy.core import describe as descriptions
-from understudy.core.describe import describe
+from understudy.core.describe import describe, described_function
 from understudy.core.module_origin import is_known
+from understudy.moved import first_name
+from understudy.registry import named
+from understudy.simulation.data.federate import federate
+from understudy.simulation.data.federation import Federation
+from understudy.simulation.data.fingerprint import federation_digest
+from understudy.simulation.data.models import MODELS, Model
+from understudy.simulation.data.partitions import PARTITIONS
+from understudy.simulation.data.sources import source_of
 from understudy.studies.definition import plugins
 from understudy.studies.definition.plugins import imported
 
 if TYPE_CHECKING:
-    from understudy.simulation.data.federation import Federation
-    from understudy.simulation.data.models import Model
     from understudy.studies.definition.cell import DataRecipe
 
 
@@ -34,57 +39,40 @@ def canonical_data(recipe: DataRecipe) -> dict[str, Any]:
 
     `normalise` counts where it is not the default: older keys do not have it.
     """
-    from understudy.simulation.data.federate import federate
-    from understudy.simulation.data.partitions import PARTITIONS
-    from understudy.simulation.data.sources import DATASETS
-
     settings = {name: value for name, value in recipe.settings.items() if name != "root"}
     if settings.get("normalise") is True:
         del settings["normalise"]
-    functions: list[Any] = [federate] if recipe.partition is not None else []
     if recipe.partition is None:
-        functions.append(
-            DATASETS[recipe.name] if recipe.name in DATASETS else imported(recipe.name)
-        )
-    elif recipe.partition in PARTITIONS or ":" in recipe.partition:
-        functions.append(PARTITIONS.get(recipe.partition) or imported(recipe.partition))
-    defaults = {
-        name: parameter.default
-        for function in functions
-        if callable(function)
-        for name, parameter in inspect.signature(function).parameters.items()
-        if parameter.default is not parameter.empty and name not in ("rng", "root", "normalise")
-    }
+        defaults = defaults_of(source_of(recipe.name, imported).loader)
+    else:
+        defaults = defaults_of(federate, named("partition", recipe.partition, PARTITIONS, imported))
+    for name in ("rng", "root", "normalise"):
+        defaults.pop(name, None)
     known = {**defaults, **settings, "partition": recipe.partition, "seed": recipe.seed}
-    return {"class": "DataRecipe", "name": recipe.name, **describe(known)}
+    return {"class": "DataRecipe", "name": first_name(recipe.name), **describe(known)}
 
 
 def canonical_model(model: Model) -> Any:
     """A model with the defaults of its function filled in."""
-    from understudy.simulation.data.models import MODELS
-
     if isinstance(model, str):
         model = {"name": model}
     if not isinstance(model, Mapping):
         return described_function(model)
     name = str(model["name"])
-    make = imported(name) if ":" in name else MODELS[name]
-    defaults = {}
-    if not isinstance(make, nn.Module):
-        parameters = inspect.signature(make).parameters.items()
-        defaults = {
-            setting: parameter.default
-            for setting, parameter in parameters
-            if parameter.default is not parameter.empty
-        }
-    return {**describe({**defaults, **model}), "name": name}
+    make = named("model", name, MODELS, imported)
+    defaults = {} if isinstance(make, nn.Module) else defaults_of(make)
+    return {**describe({**defaults, **model}), "name": first_name(name)}
 
 
-def described_function(thing: Any) -> Any:
-    """A loss, a metric or a model's function as plain data: with all of its defaults."""
-    if isinstance(thing, types.FunctionType):
-        return descriptions.described_function(thing)
-    return describe(thing)
+def defaults_of(*functions: Any) -> dict[str, Any]:
+    """Parameters that some functions can do without → what they then take."""
+    return {
+        name: parameter.default
+        for function in functions
+        if callable(function)
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.default is not parameter.empty
+    }
 
 
 def settled(part: Any) -> Any:
@@ -119,8 +107,6 @@ _digests: WeakKeyDictionary[Federation, str] = WeakKeyDictionary()
 
 def digest_of(federation: Federation) -> str:
     """Computed once: many cells share their data."""
-    from understudy.simulation.data.fingerprint import federation_digest
-
     if federation not in _digests:
         _digests[federation] = federation_digest(federation)
     return _digests[federation]
@@ -128,8 +114,6 @@ def digest_of(federation: Federation) -> str:
 
 def plain_document(value: Any) -> Any:
     """A study's document as plain data; a federation by its hash, since it may be large."""
-    from understudy.simulation.data.federation import Federation
-
     if isinstance(value, Mapping):
         return {str(name): plain_document(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

@@ -10,8 +10,8 @@ from typing import Any
 from understudy.core.brief import shown
 from understudy.core.suggestions import suggestion
 from understudy.parts.local import Local
-from understudy.studies.definition.build import parts as structure
 from understudy.studies.definition.build.methods import PART_KEYS
+from understudy.studies.definition.build.parts import given_fields, kind_of, valued
 from understudy.studies.definition.errors import (
     StudyError,
     told_of,
@@ -195,7 +195,7 @@ def _replaced(part: Any, name: str, rest: Path, value: Any) -> Any:
         raise unknown_key(name, known)
     with within(name):
         inner = value if not rest else put_in(getattr(part, name), rest, value)
-    made = structure.given_fields(type(part), {name: inner})
+    made = given_fields(type(part), {name: inner})
     if isinstance(part, Local) and name == "epochs":
         made["steps"] = None  # steps would win
     if isinstance(part, Local) and name == "optimizer":
@@ -245,7 +245,7 @@ def with_field(modes: Mapping[str, Any], name: str) -> list[str]:
     having = []
     for label, value in modes.items():
         with within("availability", label):
-            kind = structure.kind_of("availability", value)
+            kind = kind_of("availability", value)
         if is_dataclass(kind) and name in [item.name for item in fields(kind)]:
             having.append(label)
     return having
@@ -282,7 +282,7 @@ def flat_tune(table: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("key", "values"):
         if name not in short:
             raise StudyError("expected a value, got none", name)
-    key = structure.valued("key", short["key"], str)
+    key = valued("key", short["key"], str)
     return {key: short["values"], **flat}
 
 

@@ -10,13 +10,12 @@ from understudy.core.brief import shown
 from understudy.core.describe import describe
 from understudy.core.printable import is_printable
 from understudy.core.suggestions import suggestion
-from understudy.studies.definition import document as config
-from understudy.studies.definition import plugins, tiny
+from understudy.studies.definition import plugins
 from understudy.studies.definition.axes import own_availability
 from understudy.studies.definition.blocks import blocks_of, overridden
 from understudy.studies.definition.build.methods import PAPER, given_as_object
 from understudy.studies.definition.cell import Cell, Label
-from understudy.studies.definition.document import TINY
+from understudy.studies.definition.document import TOLD, chosen_scale, normal, read, scaled
 from understudy.studies.definition.errors import StudyError, dotted
 from understudy.studies.definition.grid import Draft, Grid, pick_name
 from understudy.studies.definition.identity import plain_document
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from understudy.studies.execution.runner import StudyOutcome
     from understudy.studies.store.store import Store
 
-BUILT_IN = Path(__file__).resolve().parents[1] / "builtin"
+PACKAGE = Path(__file__).resolve().parents[2]
 SET, BLOCK = "--set", "--block"  # of the command line
 
 
@@ -144,11 +143,11 @@ class Study:
         source : path or str
             A file; or the text itself, which has more than one line.
         scale : str, optional
-            One of the file's, or ``tiny``; by default ``quick`` where the file has it.
+            One of the file's; by default ``quick`` where the file has it.
         overrides : sequence of str, or dict
             ``"rounds=5"``, ``"strategies.fdms.similarity=distance"``: as after ``--set``.
         """
-        document, name, file = config.read(source)
+        document, name, file = read(source)
         if file is not None:
             document.setdefault("name", file.stem)
         study = cls.__new__(cls)
@@ -181,18 +180,14 @@ class Study:
         changes = parsed(overrides)
         self.path = self._folders(given, changes)
         plugins.first_on_path(self.path)
-        document = config.normal(given)
-        self.scale = config.chosen_scale(document, scale)
-        self.scales = tuple(dict.fromkeys([*document["scale"], TINY]))
+        document = normal(given)
+        self.scale = chosen_scale(document, scale)
+        self.scales = tuple(document["scale"])
         self.overrides = tuple(written(changes))
         self._only_in_python = [
             ".".join(path) for path, value in changes if not written([(path, value)])
         ]
-        small = None
-        if self.scale == TINY:
-            document = tiny.rounds_and_levels(document)
-            small = tiny.small(document["scale"].get(TINY, {}))
-        document = config.scaled(document, self.scale)
+        document = scaled(document, self.scale)
         try:
             document = overridden(document, changes)
         except StudyError as error:
@@ -201,13 +196,10 @@ class Study:
         self._document = document
         self._read_texts(document)
         blocks = with_references(blocks_of(document, changes), document)
-        if small is not None:
-            told = document["scale"].get(TINY, {})
-            blocks = [tiny.few_levels(block, told) for block in blocks]
-        self._grid = Grid(blocks, document, self.path, small)
+        self._grid = Grid(blocks, document, self.path)
         self._check_labels()
         self.tune = read_tune(document)
-        self._drafts = self._chosen(self._grid.drafts())
+        self._drafts = self._grid.drafts()
         self.seeds = tuple(dict.fromkeys(draft.task.seed for draft in self._drafts))
         self._cells: list[Cell] = []
         self._trials = [] if self.tune is None else self._grid.trials(self.tune)
@@ -222,8 +214,8 @@ class Study:
         What is put into a built-in study from outside is looked for where one stands.
         """
         # a title with a colon names no module
-        values = [value for key, value in document.items() if key not in config.TOLD]
-        values += [value for path, value in changes if path[0] not in config.TOLD]
+        values = [value for key, value in document.items() if key not in TOLD]
+        values += [value for path, value in changes if path[0] not in TOLD]
         if self.file is None or not plugins.is_named_in(values):
             return ()
         return (str(Path.cwd() if self.built_in else self.file.parent),)
@@ -310,11 +302,6 @@ class Study:
             )
         return found
 
-    def _chosen(self, drafts: list[Draft]) -> list[Draft]:
-        if self.scale != TINY:
-            return drafts
-        return tiny.few(drafts, [draft.labels for draft in drafts])
-
     # -- cells ---------------------------------------------------------------------------------
 
     def cells(self, picks: Picks | None = None) -> list[Cell]:
@@ -329,7 +316,7 @@ class Study:
             self._cells = self._cells or _cells(self._drafts)
             return list(self._cells)
         try:
-            return _cells(self._chosen(self._grid.drafts(self.tune, picks)))
+            return _cells(self._grid.drafts(self.tune, picks))
         except StudyError as error:
             error.source = error.source or self._source
             raise
@@ -373,7 +360,7 @@ class Study:
     @property
     def built_in(self) -> bool:
         """Whether its file is one that comes with the package, and no copy of it."""
-        return self.file is not None and self.file.parent == BUILT_IN
+        return self.file is not None and PACKAGE in self.file.parents
 
     @property
     def rounds(self) -> int:

@@ -13,8 +13,8 @@ from understudy.core.describe import describe
 from understudy.simulation.training.evaluation import PARTS
 from understudy.studies.definition.axes import Axis, Level, levels_of, put_for_all, touches
 from understudy.studies.definition.build import methods
-from understudy.studies.definition.build import parts as structure
 from understudy.studies.definition.build.methods import PART_KEYS
+from understudy.studies.definition.build.parts import dataclass_of
 from understudy.studies.definition.cell import Label
 from understudy.studies.definition.document import ASKED, seeds_of
 from understudy.studies.definition.errors import StudyError, unknown_key, within
@@ -116,7 +116,7 @@ def read_tune(document: Document) -> Tune | None:
             raise StudyError("expected a value, got none", "key")
         if "seeds" in given:
             given["seeds"] = seeds_of(given["seeds"])
-        made: Tune = structure.dataclass_of(Tune, {**given, "values": values})
+        made: Tune = dataclass_of(Tune, {**given, "values": values})
         if not made.evaluate:
             words = " or ".join(f"{part}_…" for part in PARTS)
             raise StudyError(f"expected {words}, got {made.metric!r}", "metric")

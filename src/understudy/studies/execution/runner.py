@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from understudy._version import __version__
 from understudy.core import checks
 from understudy.studies.definition.build.divisions import check_divisions
-from understudy.studies.definition.document import TINY
 from understudy.studies.definition.errors import StudyError
 from understudy.studies.execution.budget import budget
 from understudy.studies.execution.changed_defaults import changed_defaults
@@ -85,8 +84,7 @@ def run_study(
         Bytes that all cells together may need; by default what is free.
     on : {"local", "ray", "here"}
         Worker processes of this machine, a Ray cluster (the one that RAY_ADDRESS names, else one
-        on loopback), or one cell after another in this process, as at the scale ``tiny``. The bits
-        do not depend on it.
+        on loopback), or one cell after another in this process. The bits do not depend on it.
     again : bool
         Discard what was run before, and start again.
     skip : collection of str
@@ -107,8 +105,6 @@ def run_study(
         When the disk is full. All cells have stopped; the same call resumes.
     """
     checks.choice("on", on, PLACES)
-    if on == "local" and study.scale == TINY:
-        on = "here"  # its cells take less time than a process to start
     runs = Path(folder)
     shown = display(progress)
     with study_lock(runs / study.name), Store.open(runs, write=True) as store:

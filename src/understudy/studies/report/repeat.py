@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy._version import __version__
-from understudy.simulation.data.sources import FILES
+from understudy.simulation.data.sources import DATASETS
 from understudy.studies.definition.builtins import NAMES as BUILT_IN
 from understudy.studies.store.report_file import (
     RUNS,
@@ -100,7 +100,7 @@ def _overrides(about: Mapping[str, Any]) -> list[str]:
 
 def _data(cells: Sequence[StoredCell]) -> list[str]:
     names = dict.fromkeys(str(cell.facts.get("data")) for cell in cells)
-    needed = [name for name in names if name in FILES]
+    needed = [name for name in names if name in DATASETS and DATASETS[name].files]
     if not needed:
         return []
     return [f"Needs the data of {', '.join(needed)}: understudy doctor says where they belong."]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -13,6 +13,7 @@ from understudy._version import __version__
 from understudy.core.files import refuse_link, write_file
 from understudy.core.printable import printable
 from understudy.measures import main_metric
+from understudy.simulation.data.sources import DATASETS
 from understudy.studies.report.client_figures import STAND_INS
 from understudy.studies.report.client_table import clients_table
 from understudy.studies.report.conclusions import Conclusions, conclusions
@@ -36,12 +37,6 @@ from understudy.studies.store.report_file import report_path, state_of
 from understudy.studies.store.store import Store, StoredCell, StoredStudy
 
 STATUSES = ("done", "failed", "running", "stopped", "waiting")
-CREDITS = {
-    "digits": (
-        "Optical Recognition of Handwritten Digits, E. Alpaydin and C. Kaynak, UCI Machine "
-        "Learning Repository, doi.org/10.24432/C50P49, CC BY 4.0"
-    ),
-}
 
 
 def write_report(
@@ -121,7 +116,7 @@ def render(runs_folder: str | Path, study_name: str, runs: pd.DataFrame | None =
         failed=failed,
         cells=cells_table(cells, runs, metric),
         repeat=repeat(study, cells, runs_folder),
-        credits=[CREDITS[name] for name in _data_sets(cells) if name in CREDITS],
+        credits=_credits(cells),
         version=__version__,
     )
     return str(printable(page))
@@ -182,6 +177,7 @@ def _error(cell: StoredCell) -> tuple[str, str]:
     return line, trace.strip()
 
 
-def _data_sets(cells: Sequence[StoredCell]) -> list[str]:
-    names: Mapping[str, None] = dict.fromkeys(str(cell.facts.get("data")) for cell in cells)
-    return list(names)
+def _credits(cells: Sequence[StoredCell]) -> list[str]:
+    names = dict.fromkeys(str(cell.facts.get("data")) for cell in cells)
+    told = [DATASETS[name].credit for name in names if name in DATASETS]
+    return [credit for credit in told if credit is not None]

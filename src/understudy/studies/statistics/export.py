@@ -100,7 +100,7 @@ def export(
         The folder of all exports.
     places : collection, optional
         Labels (`place_of`) of cells that may stay. By default, for a built-in study, those of its
-        cells at any scale but ``tiny``, all else being dropped; for other studies all may stay.
+        cells at any scale, all else being dropped; for other studies all may stay.
     tell : function, optional
         Called with a sentence where cells are dropped.
 
@@ -203,14 +203,13 @@ def place_of(labels: Mapping[str, Any]) -> Place:
 
 
 def places_of(study: str) -> frozenset[Place] | None:
-    """Labels of all cells of a built-in study, at any scale but ``tiny``; None for another."""
+    """Labels of all cells of a built-in study, at any scale; None for another."""
     from understudy.studies.definition.builtins import NAMES, SCALES, built_in
 
     if study not in NAMES:
         return None
-    scales = [scale for scale in SCALES if scale != "tiny"]
     return frozenset(
-        place_of(cell.labels) for scale in scales for cell in built_in(study, scale).cells()
+        place_of(cell.labels) for scale in SCALES for cell in built_in(study, scale).cells()
     )
 
 

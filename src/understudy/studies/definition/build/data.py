@@ -11,8 +11,19 @@ from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from understudy.core.brief import shown
-from understudy.core.suggestions import suggestion
-from understudy.studies.definition.build.parts import NOTHING, arguments, first_parameter, primitive
+from understudy.simulation.data.dataset import Dataset
+from understudy.simulation.data.federate import federate
+from understudy.simulation.data.federation import Federation
+from understudy.simulation.data.models import MODELS
+from understudy.simulation.data.partitions import PARTITIONS
+from understudy.simulation.data.sources import DATASETS, DataSource, as_source
+from understudy.studies.definition.build.parts import (
+    NOTHING,
+    arguments,
+    first_parameter,
+    looked_up,
+    primitive,
+)
 from understudy.studies.definition.cell import DataRecipe
 from understudy.studies.definition.errors import StudyError, told_of
 from understudy.studies.definition.plugins import imported
@@ -21,12 +32,8 @@ SHARED = ("test", "validation", "root", "normalise")  # keys that belong to no p
 LOSSES = {"cross_entropy": cross_entropy, "mse_loss": mse_loss}
 
 
-def data(value: Any, seed: int) -> Any:
+def data_of(value: Any, seed: int) -> Any:
     """A `DataRecipe` of a table, or data that are there already; `seed` is the run's."""
-    from understudy.simulation.data.federate import federate
-    from understudy.simulation.data.federation import Federation
-    from understudy.simulation.data.sources import checked_normalise
-
     if isinstance(value, Federation):
         return value
     if isinstance(value, DataRecipe):
@@ -37,8 +44,9 @@ def data(value: Any, seed: int) -> Any:
     if not isinstance(value, Mapping):
         raise StudyError(f"expected a table with the name of a data set, got {shown(value)}")
     table = dict(value)
-    source = _source(table.pop("name", None), table.get("partition"))
-    divided = table.pop("partition", source.default)
+    name = table.pop("name", None)
+    source, default = _source(name, table.get("partition"))
+    divided = table.pop("partition", default)
     divided = None if divided == NOTHING else divided
     chosen = table.pop("seed", 0)
     if chosen != "run":
@@ -49,48 +57,31 @@ def data(value: Any, seed: int) -> Any:
             raise StudyError(f"expected {expected}, got {shown(chosen)}", "seed") from None
     known = ("name", "partition", "seed")
     if divided is None:
-        settings = arguments(source.function, table, besides=("seed",), also=known)
+        settings = arguments(source.loader, table, besides=("seed",), also=known)
     else:
-        function = _partition(divided)
+        function = looked_up("partition", divided, PARTITIONS, "partition")
         shared = {name: table.pop(name) for name in SHARED if name in table}
         settings = arguments(federate, shared)
         if "normalise" in settings:
             given = settings["normalise"]
             with told_of(known=("normalise",)):
-                settings["normalise"] = checked_normalise(source.name, source.function, given)
+                settings["normalise"] = source.checked_normalise(given)
         also = (*known, *SHARED)
         hidden = (*first_parameter(function), "rng")
         settings |= arguments(function, table, besides=hidden, also=also)
-    return DataRecipe(source.name, divided, seed if chosen == "run" else chosen, settings)
+    return DataRecipe(name, divided, seed if chosen == "run" else chosen, settings)
 
 
-class _Source:
+def _source(name: Any, partition: Any) -> tuple[DataSource, str | None]:
     """A data set by name, and how it is divided where the study does not say."""
-
-    def __init__(self, name: str, function: Any, default: str | None) -> None:
-        self.name, self.function, self.default = name, function, default
-
-
-def _source(name: Any, partition: Any) -> _Source:
-    from understudy.simulation.data.sources import DATASETS
-
-    if not isinstance(name, str):
-        given = "none" if name is None else repr(name)
-        words = ", ".join(DATASETS)
-        raise StudyError(f"expected the name of a data set, one of {words}, got {given}", "name")
-    if ":" not in name and name not in DATASETS:
-        raise StudyError(f"no data set named {name!r}; {suggestion(name, DATASETS)}", "name")
-    with told_of("name", known=()):
-        function = imported(name) if ":" in name else DATASETS[name]
-    comes_divided = _comes_divided(function)
+    source = as_source(name, looked_up("data set", name, DATASETS, "name"))
+    comes_divided = _comes_divided(source.loader)
     if ":" not in name and comes_divided and partition not in (None, NOTHING):
         raise StudyError(f"{name!r} comes divided; leave it out", "partition")
     if ":" not in name and not comes_divided and partition == NOTHING:
-        from understudy.simulation.data.partitions import PARTITIONS
-
         words = ", ".join(PARTITIONS)
         raise StudyError(f"{name!r} does not come divided; expected one of {words}", "partition")
-    return _Source(name, function, None if comes_divided else "iid")
+    return source, (None if comes_divided else "iid")
 
 
 def _comes_divided(source: Any) -> bool:
@@ -98,8 +89,6 @@ def _comes_divided(source: Any) -> bool:
 
     A function that does not say what it returns is taken at its word when it is called.
     """
-    from understudy.simulation.data.dataset import Dataset
-
     if isinstance(source, Dataset):
         raise StudyError("expected a function that makes a Dataset, got a Dataset itself", "name")
     if not callable(source):
@@ -111,9 +100,6 @@ def _comes_divided(source: Any) -> bool:
 
 def _returned(function: Callable[..., Any]) -> Any:
     """The type that a function says it returns; None where it cannot be known."""
-    from understudy.simulation.data.dataset import Dataset
-    from understudy.simulation.data.federation import Federation
-
     try:
         annotation = inspect.signature(function).return_annotation
     except (TypeError, ValueError):  # a function of C, which does not say
@@ -131,26 +117,8 @@ def _returned(function: Callable[..., Any]) -> Any:
         return None
 
 
-def _partition(name: Any) -> Callable[..., Any]:
-    from understudy.simulation.data.partitions import PARTITIONS
-
-    if not isinstance(name, str):
-        raise StudyError(
-            f"expected a name, one of {', '.join(PARTITIONS)}, got {shown(name)}", "partition"
-        )
-    if ":" not in name and name not in PARTITIONS:
-        raise StudyError(
-            f"no partition named {name!r}; {suggestion(name, PARTITIONS)}", "partition"
-        )
-    with told_of("partition", known=()):
-        function: Callable[..., Any] = imported(name) if ":" in name else PARTITIONS[name]
-        return function
-
-
-def model(value: Any) -> Any:
+def model_of(value: Any) -> Any:
     """What `simulate` takes as a model."""
-    from understudy.simulation.data.models import MODELS
-
     if isinstance(value, nn.Module) or (callable(value) and not isinstance(value, str)):
         return value
     if isinstance(value, str):
@@ -159,14 +127,7 @@ def model(value: Any) -> Any:
         raise StudyError(f"expected a table with the name of a model, got {shown(value)}")
     settings = dict(value)
     name = settings.pop("name", None)
-    if not isinstance(name, str):
-        given = "none" if name is None else repr(name)
-        words = ", ".join(MODELS)
-        raise StudyError(f"expected the name of a model, one of {words}, got {given}", "name")
-    if ":" not in name and name not in MODELS:
-        raise StudyError(f"no model named {name!r}; {suggestion(name, MODELS)}", "name")
-    with told_of("name", known=()):
-        thing = imported(name) if ":" in name else MODELS[name]
+    thing = looked_up("model", name, MODELS, "name")
     if isinstance(thing, nn.Module):
         if settings:
             raise StudyError(f"{name!r} is made already", next(iter(settings)))
@@ -176,7 +137,7 @@ def model(value: Any) -> Any:
     return {"name": name, **taken} if taken else name
 
 
-def function(value: Any, named: Mapping[str, Any] | None = None) -> Any:
+def function_of(value: Any, named: Mapping[str, Any] | None = None) -> Any:
     """A loss or a metric: a name, ``module:name``, or itself."""
     named = named or {}
     if callable(value):

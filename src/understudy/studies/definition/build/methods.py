@@ -100,8 +100,7 @@ def _table(value: Any) -> Mapping[str, Any]:
 def _method(method: Any, table: Mapping[str, Any]) -> Strategy:
     thing: Any = Strategy() if method is None else method
     if isinstance(thing, str):
-        with within("method"):
-            thing = looked_up(registry.STRATEGIES, thing)
+        thing = looked_up("strategy", thing, registry.STRATEGIES, "method")
     if not isinstance(thing, Strategy) and not callable(thing):
         raise StudyError(f"expected the name of a method, got {shown(method)}", "method")
     hints = hints_of(Strategy)

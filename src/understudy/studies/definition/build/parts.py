@@ -66,11 +66,8 @@ def part(role: str, value: Any) -> Any:
         return _object(role, value)
     settings = dict(value)
     name = settings.pop("name", None)
-    if not isinstance(name, str):
-        known = ", ".join(_REGISTRIES[role])
-        given = "none" if name is None else repr(name)
-        raise StudyError(f"expected the name of {_a(role)}, one of {known}, got {given}", "name")
-    return _object(role, _made(role, looked_up(_REGISTRIES[role], name), settings, name))
+    thing = looked_up(role, name, _REGISTRIES[role])
+    return _object(role, _made(role, thing, settings, name))
 
 
 def kind_of(role: str, value: Any) -> Any:
@@ -80,16 +77,20 @@ def kind_of(role: str, value: Any) -> Any:
     """
     name = value.get("name") if isinstance(value, Mapping) else value
     if isinstance(name, str):
-        found = looked_up(_REGISTRIES[role], name)
+        found = looked_up(role, name, _REGISTRIES[role])
         if isinstance(found, type) and is_dataclass(found):
             return found
     return type(part(role, value))
 
 
-def looked_up(known: registry.Registry, name: str) -> Any:
-    """What a name stands for."""
-    with told_of(known=()):
-        return imported(name) if ":" in name else known[name]
+def looked_up(kind: str, name: Any, known: Mapping[str, Any], *place: str) -> Any:
+    """What a name in a study stands for; `place` is the key that it is written at."""
+    if not isinstance(name, str):
+        expected = f"expected the name of {_a(kind)}, one of {', '.join(known)}"
+        given = "none" if name is None else shown(name)
+        raise StudyError(f"{expected}, got {given}", *(place or ("name",)))
+    with told_of(*place, known=()):
+        return registry.named(kind, name, known, imported)
 
 
 def _made(role: str, thing: Any, settings: dict[str, Any], name: str) -> Any:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from understudy.studies.statistics.round_pairs import paired_by_rounds
+from understudy.papers.round_pairs import paired_by_rounds
 
 
 def frame(n_rounds=20, seeds=(0, 1)) -> pd.DataFrame:

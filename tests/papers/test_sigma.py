@@ -9,8 +9,8 @@ import pytest
 
 from tests.analysis.played import clusters, played
 from understudy import Exponential, HoeffdingRace, Local, fdms, fdms_dropout, fedavg
-from understudy.analysis import bounds
-from understudy.analysis.sigma import sigma
+from understudy.papers import bounds
+from understudy.papers.sigma import sigma
 from understudy.studies.definition.cell import Task
 
 LOCAL = Local(lr=0.1, schedule=Exponential(0.8), epochs=1, batch_size=10)

@@ -10,15 +10,15 @@ import torch
 
 from tests.analysis.played import clusters, played
 from understudy import Local, fedgs
-from understudy.analysis.graph_f1 import (
+from understudy.core.flat import Layout
+from understudy.core.rng import generator
+from understudy.papers.graph_f1 import (
     graph_f1,
     graph_scores,
     oracle_similarity,
     program_scores,
     server_inputs,
 )
-from understudy.core.flat import Layout
-from understudy.core.rng import generator
 from understudy.simulation import Federation, federate
 from understudy.studies.definition.cell import Task
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.analysis import bounds
+from understudy.papers import bounds
 
 HALVING = math.sqrt(2 * math.log(2))
 

@@ -7,8 +7,8 @@ import pytest
 
 from tests.analysis.played import clusters, played
 from understudy import FixedDropout, Local, Outcome, RoundLog, fdms
-from understudy.analysis.presence import presence
-from understudy.analysis.sigma import sigma
+from understudy.papers.presence import presence
+from understudy.papers.sigma import sigma
 from understudy.studies.definition.cell import Task
 
 GROUPS = np.array([7, 7, 3, 3, 5])

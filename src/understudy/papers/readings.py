@@ -11,6 +11,7 @@ from torch import nn
 from understudy.core import checks
 from understudy.core.describe import added
 from understudy.core.types import Bools, Floats, Ints, Population, RoundEnd, RoundStart, Setup
+from understudy.papers.fedgs_synthetic import fedgs_synthetic
 from understudy.parts.availability.dropout import FixedDropout, FixedDropoutState
 from understudy.parts.availability.skewed import (
     ROUNDS_PER_DAY,
@@ -20,7 +21,6 @@ from understudy.parts.availability.skewed import (
     repeated_rates,
 )
 from understudy.simulation.data.federation import Federation
-from understudy.simulation.data.fedgs_synthetic import fedgs_synthetic
 
 
 def fdms_cnn_320() -> nn.Module:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from understudy.analysis import bounds
 from understudy.analysis.findings import Findings
 from understudy.analysis.part_state import state_of
-from understudy.analysis.presence import presence
 from understudy.analysis.similarity import similarity_of, smallest_gap
 from understudy.core.types import Bools, Floats
+from understudy.papers import bounds
+from understudy.papers.presence import presence
 from understudy.parts.compensators.fdms import FDMSState
 
 if TYPE_CHECKING:
