@@ -175,7 +175,7 @@ class UnderstudyStrategy(FlowerStrategy):
         self.train_metrics_aggr_fn = train_metrics_aggr_fn
         self.evaluate_metrics_aggr_fn = evaluate_metrics_aggr_fn
         self.limits = Limits() if limits is None else limits
-        self.strategy = self._settled(strategy or Strategy())
+        self.strategy = self._with_sampler(strategy or Strategy())
         clock = Clock() if clock is None else clock
         self.server = LiveServer(
             self.strategy,
@@ -199,7 +199,7 @@ class UnderstudyStrategy(FlowerStrategy):
         self._waits = False  # whether our own loop sends messages and waits for answers
         self._round = LiveRound(0, 0.0)
 
-    def _settled(self, strategy: Strategy) -> Strategy:
+    def _with_sampler(self, strategy: Strategy) -> Strategy:
         if not isinstance(strategy, Strategy):
             raise TypeError(f"strategy: expected an understudy.Strategy, got {strategy!r}")
         if self.fraction_train not in (0, 1):

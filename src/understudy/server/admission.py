@@ -86,7 +86,7 @@ class Admitted:
     fresh: Arrivals
     late: Arrivals
     refusals: tuple[Refusal, ...]
-    answered: frozenset[Request]  # requests that are settled, by a valid update or a refused one
+    answered: frozenset[Request]  # requests that are answered, by a valid update or a refused one
 
 
 def admit(

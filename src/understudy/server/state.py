@@ -143,9 +143,9 @@ def still_pending(
     requests: Ints = np.concatenate([pending, now])
     requests = requests[active[requests[:, 0]]]
     if answered:
-        settled = np.array(sorted(answered), dtype=np.int64)
+        over = np.array(sorted(answered), dtype=np.int64)
         span = int(requests.max(initial=0)) + t + 2  # one number per request
-        keys, done = requests @ [span, 1], settled @ [span, 1]
+        keys, done = requests @ [span, 1], over @ [span, 1]
         requests = requests[~np.isin(keys, done)]
     if len(requests) and np.bincount(requests[:, 0]).max() > MOST_PENDING:
         requests = requests[np.lexsort((-requests[:, 1], requests[:, 0]))]

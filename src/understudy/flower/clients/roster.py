@@ -128,7 +128,7 @@ class Roster:
         return self._by_node.get(node_id)
 
     def is_known(self, node: Node) -> bool:
-        """Whether it is settled who this is, or that it may not be who it says."""
+        """Whether it is known who this is, or that it may not be who it says."""
         return node.id in self._by_node or self._turned_away.get(node.id) == node.activated
 
     # -- who is who ----------------------------------------------------------------------------

@@ -124,10 +124,10 @@ def refuse(
     if len(problems) == 1:
         place = f"{table.path}, {places[0]}" if places[0] else ""
         raise ValueError(f"{place}{problems[0].told()}")
-    settled = sum(one.remedy != "none" for one in problems)
+    handled = sum(one.remedy != "none" for one in problems)
     head = f"{len(problems):,} problems"
-    if settled:
-        share = "all" if settled == len(problems) else f"{settled:,} of them"
+    if handled:
+        share = "all" if handled == len(problems) else f"{handled:,} of them"
         head += f"; {share} settled by {_options(problems, drop, encode)}"
     lines_told = [one.told().removeprefix("features: ") for one in told]
     body = [f"  {place}{line}" for place, line in zip(places, lines_told, strict=True)]

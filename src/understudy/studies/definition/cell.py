@@ -23,7 +23,7 @@ from understudy.studies.definition.identity import (
     canonical_model,
     digest_of,
     foreign_sources,
-    settled,
+    with_float_fields,
     source_digest,
 )
 from understudy.studies.definition.names import KEY_DIGITS
@@ -136,10 +136,10 @@ class Task:
             data, strategy = pooled(data, strategy)
         return Run(data, strategy, replace(self.settings, workers=workers), folder, journal)
 
-    def settled(self) -> Task:
+    def with_float_fields(self) -> Task:
         """The same task, its numbers as its parts declare them: 1 where 1.0 is meant is 1.0."""
         names = ("strategy", "availability", "delay")
-        return self.changed(**{name: settled(getattr(self, name)) for name in names})
+        return self.changed(**{name: with_float_fields(getattr(self, name)) for name in names})
 
     def resolved(self) -> dict[str, Any]:
         """The task as plain data, all defaults filled in: what is hashed."""
@@ -151,7 +151,7 @@ class Task:
             if item.name not in ("model", "loss", "metrics", *NOT_IN_KEY)
         }
         told = {"strategy": self.strategy, **plain, "analysis": self.analysis}
-        described = {name: describe(settled(value)) for name, value in told.items()}
+        described = {name: describe(with_float_fields(value)) for name, value in told.items()}
         described["loss"] = described_function(settings.loss)
         described["metrics"] = {
             name: described_function(metric) for name, metric in settings.metrics.items()
@@ -188,7 +188,7 @@ class Cell:
     @classmethod
     def of(cls, labels: Mapping[str, Label], task: Task) -> Cell:
         """The cell of a task, hashed."""
-        task = task.settled()
+        task = task.with_float_fields()
         resolved = task.resolved()
         return cls(dict(labels), task, resolved, key_of(resolved))
 

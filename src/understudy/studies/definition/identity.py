@@ -75,7 +75,7 @@ def defaults_of(*functions: Any) -> dict[str, Any]:
     }
 
 
-def settled(part: Any) -> Any:
+def with_float_fields(part: Any) -> Any:
     """A part, whole numbers turned into floats where its fields are of that type; nested."""
     if not is_dataclass(part) or isinstance(part, type):
         return part
@@ -84,7 +84,7 @@ def settled(part: Any) -> Any:
         value = getattr(part, item.name)
         if type(value) is int and _wants_float(_hints(type(part)).get(item.name)):
             changes[item.name] = float(value)
-        elif (inner := settled(value)) is not value:
+        elif (inner := with_float_fields(value)) is not value:
             changes[item.name] = inner
     return replace(part, **changes) if changes else part
 

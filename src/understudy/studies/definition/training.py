@@ -10,7 +10,7 @@ from understudy.core.describe import describe
 from understudy.studies.definition.axes import settles
 from understudy.studies.definition.build import methods
 from understudy.studies.definition.differences import in_words
-from understudy.studies.definition.identity import settled
+from understudy.studies.definition.identity import with_float_fields
 
 Kept = Mapping[str, Mapping[str, Sequence[str]]]  # strategy → key → its own value, the study's
 
@@ -51,8 +51,8 @@ def kept_local(
         if not methods.given_as_object(value):
             continue
         made = methods.strategy(value)
-        own = _in_words(describe(settled(made.local)))
-        asked = _in_words(describe(settled(methods.study_local(made, given))))
+        own = _in_words(describe(with_float_fields(made.local)))
+        asked = _in_words(describe(with_float_fields(methods.study_local(made, given))))
         differing = {
             key: (own.get(key, "none"), asked.get(key, "none"))
             for key in sorted(known)
