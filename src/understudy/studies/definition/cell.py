@@ -23,8 +23,8 @@ from understudy.studies.definition.identity import (
     canonical_model,
     digest_of,
     foreign_sources,
-    with_float_fields,
     source_digest,
+    with_float_fields,
 )
 from understudy.studies.definition.names import KEY_DIGITS
 
