@@ -14,7 +14,7 @@ from tests.simulation.small import SEED, cohort, federation
 from understudy import CheckpointError, Local, fedavg
 from understudy.memory.tensor_stream import Reader
 from understudy.simulation import LocalTrainer, build, simulate
-from understudy.simulation.training.conv_kernels import kernels, measure
+from understudy.simulation.training.convolution_backend import kernels, measure
 
 
 def flags() -> tuple[bool, bool, int]:
@@ -161,7 +161,7 @@ def test_the_choice_is_stored_with_the_run(tmp_path, monkeypatch):
     about = Reader(tmp_path / "server" / "state.safetensors").about
     stored = json.loads(about["numbers"]["extra.about"])
     assert stored["onednn"] is False
-    monkeypatch.setattr("understudy.simulation.training.conv_kernels.LARGE_CALL", 1)
+    monkeypatch.setattr("understudy.simulation.training.convolution_backend.LARGE_CALL", 1)
     with pytest.raises(CheckpointError, match="onednn is False there, True here"):
         call()
 

@@ -18,7 +18,7 @@ from understudy import Local, fedavg
 from understudy.core.threads import alone_in_torch
 from understudy.simulation import Federation, Run, simulate
 from understudy.simulation.data.models import build
-from understudy.simulation.training.conv_kernels import kernels
+from understudy.simulation.training.convolution_backend import kernels
 
 PATIENCE = 120.0  # seconds, for threads that have to come back
 A_MOMENT = 0.5  # seconds that a thread waits for what must not happen

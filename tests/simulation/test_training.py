@@ -13,7 +13,7 @@ from understudy.parts.local import Local, Plain, Proximal
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.models import build
 from understudy.simulation.training.batches import batch_plan
-from understudy.simulation.training.conv_kernels import kernels
+from understudy.simulation.training.convolution_backend import kernels
 from understudy.simulation.training.evaluation import evaluate
 from understudy.simulation.training.trainer import LocalTrainer
 

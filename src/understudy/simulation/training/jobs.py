@@ -45,7 +45,7 @@ class Recipe:
     local: Local
     seed: int
     clients: tuple[Ints, ...]  # examples of each client
-    onednn: bool = True  # which convolution kernels: see `conv_kernels`
+    onednn: bool = True  # which convolution kernels: see `convolution_backend`
     device: str = "cpu"
     engine: EngineChoice = EngineChoice()
 

@@ -21,7 +21,7 @@ from understudy.simulation.data import shared_memory as shared
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.shared_memory import Handle, Shared, aligned_matrix, row_stride
 from understudy.simulation.training.batches import n_steps_of
-from understudy.simulation.training.conv_kernels import Cost, kernels
+from understudy.simulation.training.convolution_backend import Cost, kernels
 from understudy.simulation.training.engines import engine_for
 from understudy.simulation.training.evaluation import (
     client_losses,

@@ -22,7 +22,7 @@ from torch import nn
 
 from understudy.core.types import Ints
 from understudy.simulation.data.shared_memory import Handle, Shared, attach
-from understudy.simulation.training.conv_kernels import kernels
+from understudy.simulation.training.convolution_backend import kernels
 from understudy.simulation.training.engines import engine_for
 from understudy.simulation.training.evaluation import model_outputs
 from understudy.simulation.training.jobs import Engine, Job, Recipe, Trained

@@ -26,7 +26,7 @@ from understudy.simulation.data.models import build
 from understudy.simulation.data.partitions import PARTITIONS
 from understudy.simulation.data.synthetic import N_CLASSES, N_FEATURES, synthetic
 from understudy.simulation.training.batches import n_drawn_of, n_steps_of
-from understudy.simulation.training.conv_kernels import measure
+from understudy.simulation.training.convolution_backend import measure
 from understudy.simulation.training.engines import choose
 from understudy.simulation.training.evaluation import BATCH
 from understudy.simulation.training.jobs import Recipe

@@ -1,7 +1,7 @@
-"""Which convolution kernels are used: by a rule, never by the clock.
+"""Which library computes convolutions, oneDNN or torch itself, and what a forward pass costs.
 
-oneDNN loses on one-channel inputs and on small calls and wins on larger ones. The two differ in
-the last bits, so the choice is part of a run and stored with it.
+By a rule, never by the clock: oneDNN loses on one-channel inputs and on small calls and wins on
+larger ones. The two differ in the last bits, so the choice is part of a run and stored with it.
 """
 
 from __future__ import annotations
