@@ -27,7 +27,8 @@ from understudy.simulation.data.sources import cifar10, fashion_mnist, mnist, sv
 from understudy.simulation.data.synthetic import synthetic
 from understudy.simulation.training.batches import batch_plan
 from understudy.simulation.training.evaluation import evaluate
-from understudy.simulation.training.trainer import LocalTrainer
+from understudy.simulation.training.trainers.choice import local_trainer
+from understudy.simulation.training.trainers.task import TrainingTask
 
 if TYPE_CHECKING:
     from understudy.simulation.references import pooled
@@ -38,10 +39,10 @@ __all__ = [
     "SHARD_LEVELS",
     "Dataset",
     "Federation",
-    "LocalTrainer",
     "Partition",
     "Run",
     "Simulation",
+    "TrainingTask",
     "batch_plan",
     "build",
     "cifar10",
@@ -56,6 +57,7 @@ __all__ = [
     "fedgs_synthetic",
     "hold_out",
     "iid",
+    "local_trainer",
     "mnist",
     "pooled",
     "shards",

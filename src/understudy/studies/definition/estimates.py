@@ -1,6 +1,6 @@
 """How long cells take and how much room they need, counted without running or loading anything.
 
-The work of a round is counted as `LocalTrainer` counts it: steps, and multiply-adds of a forward
+The work of a round is counted as `Workload` counts it: steps, and multiply-adds of a forward
 and a backward pass. Seconds are those of a typical core; machines differ by a factor of two.
 """
 
@@ -30,7 +30,7 @@ from understudy.simulation.training.convolution_backend import measure
 from understudy.simulation.training.engines import choose
 from understudy.simulation.training.evaluation import BATCH
 from understudy.simulation.training.jobs import Recipe
-from understudy.simulation.training.trainer import Pace, pace_of
+from understudy.simulation.training.trainers.workload import Pace, pace_of
 from understudy.studies.definition.cell import DataRecipe
 
 if TYPE_CHECKING:
