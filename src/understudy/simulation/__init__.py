@@ -26,7 +26,10 @@ from understudy.simulation.data.partitions import (
 from understudy.simulation.data.sources import cifar10, fashion_mnist, mnist, svhn
 from understudy.simulation.data.synthetic import synthetic
 from understudy.simulation.training.batches import batch_plan
+from understudy.simulation.training.engines import engine_for
 from understudy.simulation.training.evaluation import evaluate
+from understudy.simulation.training.jobs import Job
+from understudy.simulation.training.trainers.checked import TrainerError
 from understudy.simulation.training.trainers.choice import local_trainer
 from understudy.simulation.training.trainers.task import TrainingTask
 
@@ -39,9 +42,11 @@ __all__ = [
     "SHARD_LEVELS",
     "Dataset",
     "Federation",
+    "Job",
     "Partition",
     "Run",
     "Simulation",
+    "TrainerError",
     "TrainingTask",
     "batch_plan",
     "build",
@@ -51,6 +56,7 @@ __all__ = [
     "clustered_digits",
     "digits",
     "dirichlet",
+    "engine_for",
     "evaluate",
     "fashion_mnist",
     "federate",

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from understudy.core import checks
 from understudy.core.flat import Layout
 from understudy.core.threads import usable_cores
-from understudy.core.types import Arrivals, Cohort, Ints
+from understudy.core.types import Arrivals, Cohort, Ints, Vectors
 from understudy.parts.local import Local
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.training.engines import engine_for
@@ -103,7 +103,7 @@ class TrainingTask:
         data, device = self.federation, recipe.device
         return engine_for(recipe, data.x.to(device), data.y.to(device))
 
-    def arrivals(self, cohort: Cohort, rows: torch.Tensor, trained: Trained) -> Arrivals:
+    def arrivals(self, cohort: Cohort, rows: Vectors, trained: Trained) -> Arrivals:
         """What the asked clients send, from their trained rows and what an engine says of each."""
         return Arrivals(
             ids=cohort.asked,
