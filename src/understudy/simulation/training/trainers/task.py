@@ -67,17 +67,8 @@ class TrainingTask:
             How clients train.
         seed : int
             The run's seed: batches and dropout layers depend on it, the round and the client alone.
-        loss : function
-            Of outputs and labels; the mean over the batch.
-        workers : int, optional
-            How many clients are trained at a time: by the compiled kernels in threads of this
-            process, by the loop in processes of one thread each. By default one for each core this
-            process may use. A round whose counted work is too small to be worth it is trained by
-            this thread.
-        device : str
-            ``"cpu"``; others train in this process.
-        engine : {"auto", "loop", "kernels"}
-            Which engine trains: see `understudy.simulation.training.engines`.
+        loss, workers, device, engine
+            As `simulate` takes them.
         """
         # the copy is sent to workers, and never trained here
         recipe = Recipe(copy.deepcopy(module), loss, local, seed, federation.clients, device=device)
