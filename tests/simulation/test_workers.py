@@ -25,11 +25,11 @@ from torch.nn.functional import cross_entropy
 from tests.simulation.small import SEED, all_facts, cohort, federation
 from tests.test_kill import WAIT, Child
 from understudy import FixedDropout, Local, fedavg, mifa, power_of_choice, scaffold
-from understudy.core.roles import Trainer
 from understudy.simulation import Federation, TrainingTask, build, local_trainer, simulate
 from understudy.simulation.data import shared_memory as shared
 from understudy.simulation.training import pool
 from understudy.simulation.training.pool import end_workers
+from understudy.simulation.training.trainers import kernel_trainer
 from understudy.simulation.training.trainers import loop_trainer as training
 from understudy.simulation.training.trainers.workload import KERNELS_PACE
 from understudy.simulation.training.workers import WorkerDied
@@ -42,7 +42,7 @@ SIZES = (30, 4, 21, 10, 64, 18, 40, 12, 34)  # no batch of one among those of 8:
 @pytest.fixture(autouse=True)
 def _always_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "WORTH_WORKERS", 0)
-    monkeypatch.setattr(training, "WORTH_THREADS", 0)
+    monkeypatch.setattr(kernel_trainer, "WORTH_THREADS", 0)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -126,10 +126,11 @@ def test_one_and_two_workers_give_the_same_bits(name, engine):
         if len(others):
             assert torch.equal(alone.deltas, beside.deltas), (t, "oracle")
         assert torch.equal(spread.deltas, kept), "the other matrix is not touched"
-    by_kernels = two.engine.plan is not None  # in threads of this process
-    assert (two._workers is None) == by_kernels
-    assert (two._threads is not None and two._threads.are_started) == by_kernels
-    assert two.deaths == 0
+    if isinstance(two, kernel_trainer.KernelTrainer):
+        assert two._threads.are_started
+    else:
+        assert two._workers is not None
+        assert two.deaths == 0
     assert torch.equal(one.outputs(params, data.test), two.outputs(params, data.test))
     everyone = np.arange(9)[::-1].copy()
     assert one.losses(params, everyone).tolist() == two.losses(params, everyone).tolist()
@@ -408,7 +409,9 @@ class Meanwhile:
             raise self._error
 
 
-def gated(folder: Path, fails: bool = False) -> tuple[Gate, Trainer, torch.Tensor, Any]:
+def gated(
+    folder: Path, fails: bool = False
+) -> tuple[Gate, training.LoopTrainer, torch.Tensor, Any]:
     """(gate, trainer with two workers, parameters, what one process makes of all clients)."""
     data, module, gate = images(), build(normed, (1, 16, 16), 10, 0), Gate(folder, fails)
     local = Local(lr=0.05, epochs=1, batch_size=8)
@@ -475,7 +478,9 @@ def test_idle_workers_end_and_the_next_round_starts_others(monkeypatch):
     monkeypatch.setattr(pool, "IDLE_SECONDS", 0.2)
     data, module = images(), build("mlp", (1, 16, 16), 10, 0)
     one, two = (
-        local_trainer(TrainingTask.of(data, module, Local(batch_size=8), SEED, workers=n))
+        local_trainer(
+            TrainingTask.of(data, module, Local(batch_size=8), SEED, workers=n, engine="loop")
+        )
         for n in (1, 2)
     )
     params = one.task.layout.vector(module)
@@ -584,9 +589,9 @@ def test_an_error_of_the_users_comes_through_and_nobody_goes_on_behind_it(tmp_pa
 def test_an_interrupt_in_the_middle_of_a_round_and_another_round(tmp_path):
     """As in a notebook: the kernel is interrupted, and something is run again."""
     gate, trainer, params, _ = gated(tmp_path)
-    alone = local_trainer(
-        TrainingTask.of(trainer.federation, trainer.recipe.module, trainer.local, SEED, workers=1)
-    ).train(params + 1, cohort([8, 6, 3], 1))
+    data, recipe = trainer.task.federation, trainer.task.recipe
+    one = local_trainer(TrainingTask.of(data, recipe.module, recipe.local, SEED, workers=1))
+    alone = one.train(params + 1, cohort([8, 6, 3], 1))
     gate.close()
 
     def interrupt() -> None:
