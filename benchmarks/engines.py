@@ -23,7 +23,7 @@ from torch.nn.functional import cross_entropy
 
 from understudy.core.flat import Layout
 from understudy.parts.local import Local
-from understudy.simulation.training.conv_kernels import kernels, measure
+from understudy.simulation.training.convolution_backend import kernels, measure
 from understudy.simulation.training.engines import LARGE_STEP
 from understudy.simulation.training.jobs import Engine, Job, Recipe
 from understudy.simulation.training.kernel_engine import KernelEngine, kernel_plan

@@ -23,7 +23,8 @@ from benchmarks.models import build
 from benchmarks.ours import federation_of, local_of
 from benchmarks.workloads import WORKLOADS
 from understudy.core.types import Cohort
-from understudy.simulation import LocalTrainer
+from understudy.simulation import TrainingTask, local_trainer
+from understudy.simulation.training.trainers.loop_trainer import LoopTrainer
 
 NAMES, WAYS = ("W1", "W2", "W3"), ("processes", "threads")
 ROUNDS = {"W1": 6, "W2": 4, "W3": 30}
@@ -35,14 +36,14 @@ def measure(name: str, way: str, started: float) -> dict[str, float]:
     torch.set_num_threads(1)
     federation, module = federation_of(workload), build(workload.model)
     local = local_of(workload)
-    trainer = LocalTrainer(federation, module, local, 0, workers=2, engine="kernels")
-    if way == "processes":
-        trainer._threads = None  # then rounds are spread over worker processes
-    params, ids, seconds = trainer.layout.vector(module), np.array(workload.trained), []
+    task = TrainingTask.of(federation, module, local, 0, workers=2, engine="kernels")
+    # the other one spreads rounds over worker processes, whichever engine the task has
+    trainer = local_trainer(task) if way == "threads" else LoopTrainer(task)
+    params, ids, seconds = task.layout.vector(module), np.array(workload.trained), []
     nobody = np.zeros((0, 2), dtype=np.int64)
     for t in range(ROUNDS[name] + 2):
         begin = time.perf_counter()
-        arrived = trainer.train(params, Cohort(t, ids, np.ones(len(ids)), ids, nobody), t)
+        arrived = trainer.train(params, Cohort(t, ids, np.ones(len(ids)), ids, nobody))
         seconds.append(time.perf_counter() - begin)
         if t == 0:
             startup = time.time() - started

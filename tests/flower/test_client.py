@@ -16,7 +16,7 @@ from understudy.core.flat import Layout
 from understudy.core.types import Cohort
 from understudy.flower import ClientData, UnderstudyStrategy, client_app
 from understudy.flower.messages.local_config import local_of
-from understudy.simulation import Federation, LocalTrainer
+from understudy.simulation import Federation, TrainingTask, local_trainer
 
 N, WIDTH = 40, 5
 
@@ -152,8 +152,10 @@ def test_clients_train_with_the_strategys_optimizer():
     )
     everyone = np.arange(4)
     cohort = Cohort(0, everyone, np.ones(4), everyone, np.zeros((0, 2), dtype=np.int64))
-    trainer = LocalTrainer(federation, module, local, adapter.server.seed, workers=1)
-    deltas = trainer.train(start, cohort, 0).deltas
+    trainer = local_trainer(
+        TrainingTask.of(federation, module, local, adapter.server.seed, workers=1)
+    )
+    deltas = trainer.train(start, cohort).deltas
     torch.testing.assert_close(
         adapter.server.state.params, start + deltas.mean(dim=0), rtol=0, atol=1e-7
     )

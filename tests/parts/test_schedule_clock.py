@@ -192,7 +192,7 @@ def test_rounds_without_anybody_change_nothing(model):
 
 
 def test_workers_and_resuming_change_no_bits(tmp_path, monkeypatch):
-    monkeypatch.setattr("understudy.simulation.training.trainer.WORTH_WORKERS", 0.0)
+    monkeypatch.setattr("understudy.simulation.training.trainers.loop_trainer.WORTH_WORKERS", 0.0)
     whole = all_facts(run((1, 2), 5, workers=1))
     assert all_facts(run((1, 2), 5, workers=2)) == whole
     with run((1, 2), 5, workers=1, folder=tmp_path) as broken:

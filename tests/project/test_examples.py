@@ -103,6 +103,15 @@ def test_the_fair_comparison_at_a_small_size(tmp_path):
     assert stale == mifa
 
 
+@pytest.mark.process
+def test_a_trainer_of_ones_own():
+    program = [sys.executable, str(EXAMPLES / "own_trainer.py")]
+    result = subprocess.run(program, capture_output=True, text=True, timeout=280, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "PoolTrainer: accuracy" in result.stdout
+    assert result.stdout.endswith("the same bits: True\n")
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_a_notebook_is_kept_small_and_without_outputs(path):
     notebook = nbformat.read(path, as_version=4)

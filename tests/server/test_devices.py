@@ -31,7 +31,14 @@ from understudy import (
     fedavg,
     power_of_choice,
 )
-from understudy.simulation import LocalTrainer, Simulation, build, clustered_digits, simulate
+from understudy.simulation import (
+    Simulation,
+    TrainingTask,
+    build,
+    clustered_digits,
+    local_trainer,
+    simulate,
+)
 from understudy.simulation.training import generators
 from understudy.studies import StudyError
 
@@ -99,9 +106,11 @@ def elsewhere(module):
 def test_power_of_choice_asks_for_losses_on_the_device():
     """The model and the inputs go there, the outputs come back; the picks are those of the CPU."""
     data, module = federation((8, 12, 5, 30), (6,), 3), build("mlp", (6,), 3, 0).double()
-    trainer = LocalTrainer(data, module, Local(), seed=0, workers=1, engine="loop")
+    trainer = local_trainer(
+        TrainingTask.of(data, module, Local(), seed=0, workers=1, engine="loop")
+    )
     strategy, here = power_of_choice(2), np.ones(4, dtype=bool)
-    params = trainer.layout.vector(module)
+    params = trainer.task.layout.vector(module)
 
     def picked(start):
         told = []
@@ -114,13 +123,14 @@ def test_power_of_choice_asks_for_losses_on_the_device():
         return strategy.select(state, here, losses=losses).asked.tolist(), told[0].tolist()
 
     expected = picked(params)
-    trainer.recipe = replace(trainer.recipe, device=str(DEVICE))
+    recipe = replace(trainer.task.recipe, device=str(DEVICE))
+    trainer.task = replace(trainer.task, recipe=recipe)
     with Elsewhere():
-        trainer._module = elsewhere(copy.deepcopy(module))
+        trainer._here.module = elsewhere(copy.deepcopy(module))
         assert picked(mark(params)) == expected
         changed = picked(mark(params + 1))  # the model that is asked about, not the first one
         assert changed[1] != expected[1]
-        trainer._module = copy.deepcopy(module)  # left behind
+        trainer._here.module = copy.deepcopy(module)  # left behind
         with pytest.raises(RuntimeError, match="expected all tensors on one device"):
             trainer.losses(mark(params), np.array([0]))
 

@@ -26,7 +26,7 @@ from understudy import (
 )
 from understudy.core.rng import generator
 from understudy.parts.local import Scaffold
-from understudy.simulation import LocalTrainer, clustered_digits, simulate
+from understudy.simulation import TrainingTask, clustered_digits, local_trainer, simulate
 
 CAME, LATE, MISSING, AWAY = Outcome.CAME, Outcome.LATE, Outcome.MISSING, Outcome.UNAVAILABLE
 LOCAL = Local(lr=0.1, epochs=1, batch_size=4)
@@ -116,8 +116,8 @@ def told(strategy, table=STORY, **arguments):
 def update(params: torch.Tensor, client: int, t: int, local: Local = LOCAL) -> torch.Tensor:
     """What a client makes of a model in round t."""
     run = told(Strategy(local=local))
-    trainer = LocalTrainer(DATA, run.module(), local, SEED, workers=1)
-    return trainer.train(params, cohort([client], t), t).deltas[0].clone()
+    trainer = local_trainer(TrainingTask.of(DATA, run.module(), local, SEED, workers=1))
+    return trainer.train(params, cohort([client], t)).deltas[0].clone()
 
 
 def test_clock_and_outcomes_by_hand():

@@ -27,7 +27,14 @@ from understudy import (
     mifa,
     scaffold,
 )
-from understudy.simulation import Federation, LocalTrainer, clustered_digits, digits, simulate
+from understudy.simulation import (
+    Federation,
+    TrainingTask,
+    clustered_digits,
+    digits,
+    local_trainer,
+    simulate,
+)
 
 LOCAL = Local(lr=0.1, epochs=1, batch_size=16)
 DROPOUT = fdms_dropout(0.5)
@@ -55,11 +62,11 @@ def started(data, strategy, **arguments):
 def true_updates(run, data, strategy, t) -> np.ndarray:
     """(N, d): every client trained by itself, from the model as it is now; parameters only."""
     module = run.module()
-    trainer = LocalTrainer(data, module, strategy.local, SEED, workers=1)
+    trainer = local_trainer(TrainingTask.of(data, module, strategy.local, SEED, workers=1))
     rows = []
     for client in range(data.n_clients):
-        arrivals = trainer.train(run.state.params, cohort([client], t), t)
-        rows.append(arrivals.deltas[0][: trainer.layout.n_parameters].double().numpy().copy())
+        arrivals = trainer.train(run.state.params, cohort([client], t))
+        rows.append(arrivals.deltas[0][: trainer.task.layout.n_parameters].double().numpy().copy())
     return np.stack(rows)
 
 

@@ -48,7 +48,7 @@ from understudy import (
 from understudy.core.rng import generator
 from understudy.server import loop
 from understudy.simulation import Federation, Run, clustered_digits, simulate
-from understudy.simulation.training import trainer as training
+from understudy.simulation.training.trainers import loop_trainer as training
 from understudy.testing import snapshot
 
 ROUNDS = 6

@@ -12,7 +12,8 @@ from understudy.core.types import Cohort
 from understudy.parts.availability import Always, Bernoulli, FixedDropout, fdms_dropout
 from understudy.simulation import clustered_digits, evaluate, simulate
 from understudy.simulation.data.models import build
-from understudy.simulation.training.trainer import LocalTrainer
+from understudy.simulation.training.trainers.choice import local_trainer
+from understudy.simulation.training.trainers.task import TrainingTask
 
 LOCAL = Local(lr=0.1, epochs=1, batch_size=16)
 
@@ -28,14 +29,14 @@ def test_fedavg_equals_the_loop_by_hand(federation):
     module = build("softmax", (1, 8, 8), 10, seed)
     layout = Layout.of(module)
     params = layout.vector(module)
-    trainer = LocalTrainer(federation, module, LOCAL, seed)
+    trainer = local_trainer(TrainingTask.of(federation, module, LOCAL, seed))
     attendance = availability.init(federation.population())
     expected = []
     for t in range(4):
         present = availability.draw(attendance, t, generator(seed, "availability", t))
         ids = np.flatnonzero(present)
         none = np.zeros((0, 2), dtype=np.int64)
-        deltas = trainer.train(params, Cohort(t, ids, np.ones(len(ids)), ids, none), t).deltas
+        deltas = trainer.train(params, Cohort(t, ids, np.ones(len(ids)), ids, none)).deltas
         params = params + deltas.mean(dim=0)
         layout.load(module, params)
         expected.append((present, *evaluate(module, federation, federation.test)))

@@ -166,11 +166,45 @@ class Server(Protocol):
 
 @runtime_checkable
 class Trainer(Protocol):
-    """Who does the local training: a simulator's engine, or a live federation."""
+    """What trains and evaluates for a simulation: threads, processes, a cluster.
 
-    def train(self, params: torch.Tensor, cohort: Cohort, t: int) -> Arrivals: ...
+    It is made from a `understudy.simulation.TrainingTask`, which holds the data, the model and how
+    clients train, and is called by one thread at a time. A client's update depends on the task,
+    the model and correction it is given, the round and its id alone. So a run has the same bits
+    whichever trainer it has, and its description does not name one.
 
-    def losses(self, params: torch.Tensor, ids: Ints) -> Floats: ...
+    An error that a trainer raises ends the round, and the server's state stays that before the
+    round. A trainer whose worker dies trains again what that one had; where this fails too, it
+    raises. A client that it cannot train has an update of NaN, which the server refuses: that
+    client is absent.
+    """
+
+    def train(self, params: torch.Tensor, cohort: Cohort, *, into: str = "round") -> Arrivals:
+        """Train the clients `cohort.asked`, distinct ids, at least one, in round `cohort.t`.
+
+        Each starts from ``cohort.start(id)``, or `params` where that is None, adds
+        ``cohort.correction(id)`` to each of its gradients if there is one, and makes steps of
+        `cohort.lr` (None: ``local.lr_at(t)``). Both functions can be called in this process only;
+        `params` is not changed.
+
+        Returns the arrivals of exactly these ids, in this order, with `n_examples`, `n_steps` and
+        `losses` (means over the examples of all steps). Rows have the type and the device of
+        `params`, and stay as they are until the next call with the same name `into`; whoever
+        returns new tensors needs not look at it.
+        """
+        ...
+
+    def losses(self, params: torch.Tensor, ids: Ints) -> Floats:
+        """(k,) mean loss of a model on each client's validation (else training) examples."""
+        ...
+
+    def outputs(self, params: torch.Tensor, indices: Ints) -> torch.Tensor:
+        """(n, …) what a model in evaluation mode says to examples of the task's data."""
+        ...
+
+    def close(self) -> None:
+        """Let go of workers and memory: the run is at its end, or was left."""
+        ...
 
 
 def check_with(part: object, strategy: Strategy) -> None:

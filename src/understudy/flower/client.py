@@ -20,7 +20,7 @@ from understudy.flower.messages import names
 from understudy.flower.messages.local_config import local_of
 from understudy.flower.mod import Mod, answer, is_introduction, report
 from understudy.simulation.data.shared_memory import aligned_matrix
-from understudy.simulation.training.conv_kernels import kernels
+from understudy.simulation.training.convolution_backend import kernels
 from understudy.simulation.training.engines import engine_for
 from understudy.simulation.training.evaluation import labels_of, outputs_of, score
 from understudy.simulation.training.jobs import Job, Loss, Recipe

@@ -1,1 +1,1 @@
-"""What one chooses: samplers, compensators, availability, delays, local training, servers."""
+"""Parts of a strategy and of a simulation: samplers, compensators, availability, servers, …."""

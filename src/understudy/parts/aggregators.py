@@ -1,4 +1,4 @@
-"""From contributions to one update: the weighted sum, or a robust statistic of the rows."""
+"""`Linear`, `Median`, `TrimmedMean`: from contributions to one update."""
 
 from __future__ import annotations
 

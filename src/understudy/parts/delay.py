@@ -1,4 +1,4 @@
-"""What happens after a client was asked: it fails, it takes its time, it is late.
+"""`Failure`, `Latency`, `Deadline`, `Combined`: asked clients that fail or answer late.
 
 A `Delay` part gives the seconds from the question to the answer's arrival. The server closes a
 round when everyone asked has answered, and at `deadline` seconds at the latest; an answer that

@@ -1,4 +1,4 @@
-"""What happens to arrivals before anyone uses them."""
+"""`NormGuard`: scales down an arrival whose norm is far above what is usual."""
 
 from __future__ import annotations
 

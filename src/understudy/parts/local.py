@@ -1,4 +1,4 @@
-"""How clients train, as data: the simulator applies it, a live adapter sends it."""
+"""`Local`: how clients train; its rules `Plain`, `Proximal` (FedProx) and `Scaffold` (SCAFFOLD)."""
 
 from __future__ import annotations
 

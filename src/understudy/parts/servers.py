@@ -1,4 +1,4 @@
-"""Server optimizers: what is done with the aggregated update.
+"""`Sgd`, `Momentum`, `Adam`, `Yogi`: server optimizers (Reddi et al., 2021).
 
 They act on the parameters; buffers behind them (running means, …) take the aggregated value as it
 is, since a scaled or adaptive step could make a running variance negative.

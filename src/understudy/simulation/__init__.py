@@ -26,8 +26,12 @@ from understudy.simulation.data.partitions import (
 )
 from understudy.simulation.data.synthetic import synthetic
 from understudy.simulation.training.batches import batch_plan
+from understudy.simulation.training.engines import engine_for
 from understudy.simulation.training.evaluation import evaluate
-from understudy.simulation.training.trainer import LocalTrainer
+from understudy.simulation.training.jobs import Job
+from understudy.simulation.training.trainers.checked import TrainerError
+from understudy.simulation.training.trainers.choice import local_trainer
+from understudy.simulation.training.trainers.task import TrainingTask
 
 if TYPE_CHECKING:
     from understudy.simulation.references import pooled
@@ -38,10 +42,12 @@ __all__ = [
     "SHARD_LEVELS",
     "Dataset",
     "Federation",
-    "LocalTrainer",
+    "Job",
     "Partition",
     "Run",
     "Simulation",
+    "TrainerError",
+    "TrainingTask",
     "batch_plan",
     "build",
     "cifar10",
@@ -50,12 +56,14 @@ __all__ = [
     "clustered_digits",
     "digits",
     "dirichlet",
+    "engine_for",
     "evaluate",
     "fashion_mnist",
     "federate",
     "fedgs_synthetic",
     "hold_out",
     "iid",
+    "local_trainer",
     "mnist",
     "pooled",
     "shards",

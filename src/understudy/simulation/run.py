@@ -48,7 +48,8 @@ from understudy.simulation.settings import ENGINE_BEFORE, Options, Simulation, s
 from understudy.simulation.training.evaluation import PARTS, Evaluator
 from understudy.simulation.training.jobs import EngineChoice
 from understudy.simulation.training.preparation import with_inputs_for
-from understudy.simulation.training.trainer import LocalTrainer
+from understudy.simulation.training.trainers.choice import trainer_of
+from understudy.simulation.training.trainers.task import TrainingTask
 from understudy.strategies import strategy_of
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class Run:
         if folder is not None:
             refuse_link(Path(folder) / "server")
             kept = _stored_about(Path(folder))
-        self._trainer = LocalTrainer(
+        self._task = TrainingTask.of(
             federation,
             self._first,
             strategy.local,
@@ -135,7 +136,8 @@ class Run:
             settings.device,
             _engine_for(settings, kept),
         )
-        engine = self._trainer.engine
+        self._trainer = trainer_of(self._task, settings.trainer)
+        engine = self._task.recipe.engine
         because = f" ({engine.reason})" if engine.reason else ""
         _log.info("clients are trained by: %s%s", engine.name, because)
         self._evaluator = Evaluator(federation, settings, self._trainer.outputs)
@@ -150,7 +152,7 @@ class Run:
         """The loop before the first round, or after that of the last commit in the folder."""
         settings, start, about = self.settings, self.start(), ""
         if folder is not None:
-            onednn = self._trainer.onednn
+            onednn = self._task.recipe.onednn
             about = settings.about(self.federation, self._first, start.cpu(), onednn, self.engine)
         population = self.federation.population()
         attendance, waiting = settings.availability.init(population), None
@@ -162,7 +164,7 @@ class Run:
             return SimulationState(attendance, waiting, flight, 0.0, about)
 
         if folder is not None and (folder / "server" / STATE).is_file():
-            _refuse_other_run(folder, about, self._trainer.engine)
+            _refuse_other_run(folder, about, self._task.recipe.engine)
             state = checkpoint.resume(folder / "server", self.strategy, own)
             state.extra.flight.store_rows()
         else:
@@ -261,7 +263,7 @@ class Run:
 
         clock = perf_counter()
         comes = np.isfinite(seconds)  # whoever never answers need not be trained
-        trained = self._trainer.train(state.params, replace(cohort, asked=cohort.asked[comes]), t)
+        trained = self._trainer.train(state.params, replace(cohort, asked=cohort.asked[comes]))
         in_time = seconds[comes] <= deadline
         timings["train"] = perf_counter() - clock
 
@@ -315,9 +317,7 @@ class Run:
         """Train everyone else too, into rows of their own, and compare."""
         ids = np.flatnonzero(self.state.active)
         others = np.setdiff1d(ids, np.asarray(trained.ids, dtype=np.int64))
-        rest = self._trainer.train(
-            self.state.params, replace(cohort, asked=others), cohort.t, into="oracle"
-        )
+        rest = self._trainer.train(self.state.params, replace(cohort, asked=others), into="oracle")
         true = dict(trained) | dict(rest)
         return oracle.compare(filled, ids, [true[int(i)] for i in ids], self.federation.groups)
 
@@ -355,7 +355,7 @@ class Run:
         nobody = np.zeros((0, 2), dtype=np.int64)
         lr = self.strategy.local.lr_at(self.state.updates_before(t))
         cohort = Cohort(t, wanted=ids, weight=np.ones(len(ids)), asked=ids, pending=nobody, lr=lr)
-        return self._trainer.train(params, cohort, t, into="analysis")
+        return self._trainer.train(params, cohort, into="analysis")
 
     @one_thread()
     def scores(self, params: torch.Tensor, parts: Sequence[str] = ("test",)) -> dict[str, float]:
@@ -375,7 +375,7 @@ class Run:
     @property
     def engine(self) -> str:
         """Which engine trains the clients: ``"loop"``, or ``"kernels"`` and their version."""
-        return self._trainer.engine.name
+        return self._task.recipe.engine.name
 
     @property
     def logs(self) -> Sequence[RoundLog]:
@@ -504,10 +504,13 @@ def simulate(
         What trains the clients: by default compiled kernels where they are installed and the model
         is a plain chain of small layers, else the loop, which trains any module. The two differ in
         last bits. ``"kernels"`` is an error where they cannot train the model.
+    trainer : class or function, optional
+        Makes a `Trainer` from a `TrainingTask`: where clients are trained, if not in threads and
+        processes of this machine. The bits do not depend on it.
     folder : path, optional
         Where the run is kept. The same call continues where it stopped, first yielding the stored
-        logs; `rounds`, `workers` and `evaluate_every` may change. With fewer rounds than are
-        stored, only these are yielded, while `state` and `module` stay those of the last one.
+        logs; `rounds`, `workers`, `trainer` and `evaluate_every` may change. With fewer rounds than
+        are stored, only these are yielded; `state` and `module` stay those of the last one.
 
     Returns
     -------

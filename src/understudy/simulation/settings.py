@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from understudy.core import checks
+from understudy.core.brief import shown
 from understudy.core.describe import added, describe, told_fields
 from understudy.core.roles import Availability
 from understudy.parts.availability.always import Always
@@ -25,8 +26,9 @@ from understudy.simulation.training.engines import ENGINES
 from understudy.simulation.training.evaluation import PARTS
 from understudy.simulation.training.jobs import Loss
 from understudy.simulation.training.metrics import Metric
+from understudy.simulation.training.trainers.choice import MakeTrainer
 
-MAY_CHANGE = ("rounds", "evaluate_every", "workers")  # when a run with a folder goes on
+MAY_CHANGE = ("rounds", "evaluate_every", "workers", "trainer")  # when a run with a folder goes on
 ENGINE_BEFORE = "loop"  # of runs that were stored without a word about it
 
 
@@ -68,6 +70,7 @@ class Simulation:
     device: str = "cpu"
     workers: int | None = None
     engine: str = added("0.2", "auto")
+    trainer: MakeTrainer | None = None
 
     def __post_init__(self) -> None:
         for name, default in (("availability", Always), ("metrics", dict)):
@@ -88,6 +91,11 @@ class Simulation:
         if self.workers is not None:
             checks.integer("workers", self.workers, low=1)
         checks.choice("engine", self.engine, ENGINES)
+        if self.trainer is not None and not callable(self.trainer):
+            raise TypeError(
+                "trainer: expected a class or function that makes a trainer of a TrainingTask, "
+                f"got {shown(self.trainer)}"
+            )
 
     def check(self, federation: Federation) -> None:
         """Refuse data that lack what is asked for, and a device that is not here."""
@@ -159,6 +167,7 @@ class Options(TypedDict, total=False):
     device: str
     workers: int | None
     engine: str
+    trainer: MakeTrainer | None
 
 
 def _check_device(device: object) -> None:

@@ -21,7 +21,14 @@ from understudy import fedavg
 from understudy.core.flat import Layout
 from understudy.core.rng import generator
 from understudy.parts.local import Local
-from understudy.simulation import Federation, LocalTrainer, batch_plan, build, simulate
+from understudy.simulation import (
+    Federation,
+    TrainingTask,
+    batch_plan,
+    build,
+    local_trainer,
+    simulate,
+)
 from understudy.simulation.run import OtherEngine
 from understudy.simulation.training.engines import LARGE_STEP, choose, engine_for
 from understudy.simulation.training.kernel_engine import KernelEngine
@@ -300,8 +307,8 @@ def test_inputs_that_are_not_flat_get_the_loop(make):
     data = Federation(x, y, (np.arange(5), np.arange(5, 8)), np.array([8]), n_classes=2)
     module = make().double()
     params = Layout.of(module).vector(module)
-    arrivals = LocalTrainer(data, module, Local(batch_size=3), SEED).train(
-        params, cohort([0, 1]), 0
+    arrivals = local_trainer(TrainingTask.of(data, module, Local(batch_size=3), SEED)).train(
+        params, cohort([0, 1])
     )
     loop = LoopEngine(recipe(build(module, (), 0, 0), data, Local(batch_size=3)), x, y)
     expected, _ = trained(loop, module, [0, 1])
@@ -428,15 +435,17 @@ def test_the_kernels_evaluate_too(model):
     shape = (1, 16, 16) if model != "lenet5" else (3, 16, 16)
     data = federation((30, 20), shape, 10, dtype=torch.float32)
     module = build(model, shape, 10, 0)
-    trainer = LocalTrainer(data, module, Local(batch_size=4), SEED, workers=1)
-    assert trainer.engine.plan is not None
-    params, indices = trainer.layout.vector(module), np.array([49, 3, 3, 0, 17, 30])
+    trainer = local_trainer(TrainingTask.of(data, module, Local(batch_size=4), SEED, workers=1))
+    assert trainer.task.recipe.engine.plan is not None
+    params, indices = trainer.task.layout.vector(module), np.array([49, 3, 3, 0, 17, 30])
     found = trainer.outputs(params, indices)
     with torch.no_grad():
         torch.testing.assert_close(found, module(data.x[indices]), rtol=1e-4, atol=1e-5)
     for position, index in enumerate(indices):
         assert torch.equal(trainer.outputs(params, np.array([index]))[0], found[position])
-    loop = LocalTrainer(data, module, Local(batch_size=4), SEED, workers=1, engine="loop")
+    loop = local_trainer(
+        TrainingTask.of(data, module, Local(batch_size=4), SEED, workers=1, engine="loop")
+    )
     assert torch.equal(loop.outputs(params, indices), module.eval()(data.x[indices]).detach())
 
 
@@ -448,15 +457,15 @@ def test_the_kernels_compute_the_losses_of_clients_too(model, monkeypatch):
     data = federation((30, 7, 260), shape, 10, dtype=torch.float32)
     module, local = build(model, shape, 10, 0), Local(batch_size=4)
     kernels, loop = (
-        LocalTrainer(data, module, local, SEED, workers=1, engine=engine)
+        local_trainer(TrainingTask.of(data, module, local, SEED, workers=1, engine=engine))
         for engine in ("kernels", "loop")
     )
-    params, ids = kernels.layout.vector(module), np.array([2, 0, 1])
+    params, ids = kernels.task.layout.vector(module), np.array([2, 0, 1])
     expected = loop.losses(params, ids)
     for position, client in enumerate(ids):  # batches of a client are its own, whoever is asked
         assert loop.losses(params, np.array([client]))[0] == expected[position]
-    monkeypatch.setattr(kernels._module, "forward", None)
-    monkeypatch.setattr(kernels._evaluated, "forward", None)
+    for engine in (kernels._threads._engine, kernels.task):
+        monkeypatch.setattr(engine.recipe.module, "forward", None)
     found = kernels.losses(params, ids)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     for position, client in enumerate(ids):
@@ -472,8 +481,10 @@ def test_losses_are_of_validation_examples_where_a_client_has_some():
     data = Federation(data.x, data.y, data.clients, data.test[4:], n_classes=3, validation=held)
     module = build("mlp", (6,), 3, 0)
     for engine in ("kernels", "loop"):
-        trainer = LocalTrainer(data, module, Local(), SEED, workers=1, engine=engine)
-        found = trainer.losses(trainer.layout.vector(module), np.array([1, 0]))
+        trainer = local_trainer(
+            TrainingTask.of(data, module, Local(), SEED, workers=1, engine=engine)
+        )
+        found = trainer.losses(trainer.task.layout.vector(module), np.array([1, 0]))
         with torch.no_grad():
             expected = [
                 float(cross_entropy(module(data.x[own]), data.y[own]))
@@ -485,9 +496,9 @@ def test_losses_are_of_validation_examples_where_a_client_has_some():
 def test_a_module_that_goes_another_way_in_evaluation_is_evaluated_by_torch():
     data = federation((8, 6), (6,), 3, dtype=torch.float32)
     module = made(OtherInEvaluation, torch.float32).train()
-    trainer = LocalTrainer(data, module, Local(), SEED, workers=1)
-    params = trainer.layout.vector(module)
-    assert trainer.engine.reason == "its forward does something else in evaluation"
+    trainer = local_trainer(TrainingTask.of(data, module, Local(), SEED, workers=1))
+    params = trainer.task.layout.vector(module)
+    assert trainer.task.recipe.engine.reason == "its forward does something else in evaluation"
     with torch.no_grad():
         expected = torch.tanh(module.layer(data.x[data.clients[1]]))
     assert torch.equal(trainer.outputs(params, data.clients[1]), expected)

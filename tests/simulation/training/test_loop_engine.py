@@ -19,7 +19,7 @@ from tests.simulation.small import SEED, cohort, federation
 from understudy.core.flat import Layout
 from understudy.core.rng import generator, torch_seed
 from understudy.parts.local import Local, Proximal
-from understudy.simulation import Federation, LocalTrainer, batch_plan, build
+from understudy.simulation import Federation, TrainingTask, batch_plan, build, local_trainer
 from understudy.simulation.data.models import MODELS
 from understudy.simulation.training.local_sgd import LoopEngine
 
@@ -65,10 +65,12 @@ def assert_like_torch(make, data, local, loss_of=cross_entropy, asked=None, t=0)
     module = build(make, data.x.shape[1:], data.n_classes, seed=1).to(data.x.dtype)
     layout = Layout.of(module)
     params = layout.vector(module)
-    trainer = LocalTrainer(data, module, local, SEED, loss_of, workers=1, engine="loop")
+    trainer = local_trainer(
+        TrainingTask.of(data, module, local, SEED, loss_of, workers=1, engine="loop")
+    )
     assert isinstance(trainer._here, LoopEngine)
     asked = list(range(data.n_clients)) if asked is None else asked
-    arrivals = trainer.train(params, cohort(asked, t), t)
+    arrivals = trainer.train(params, cohort(asked, t))
     for position, client in enumerate(asked):
         other = build(module, (), 0, 0)
         expected, loss = twin(other, data, local, client, t, loss_of)
@@ -173,13 +175,13 @@ def test_bits_of_a_client_do_not_depend_on_the_company_or_the_engine_before():
     data = federation((8, 12, 6), dtype=torch.float32)
     local = Local(lr=0.1, epochs=2, batch_size=3, momentum=0.9)
     module = build(Awkward, (6,), 3, 1)
-    trainer = LocalTrainer(data, module, local, SEED, workers=1)
-    params = trainer.layout.vector(module)
-    together = trainer.train(params, cohort([0, 1, 2]), 0)
+    trainer = local_trainer(TrainingTask.of(data, module, local, SEED, workers=1))
+    params = trainer.task.layout.vector(module)
+    together = trainer.train(params, cohort([0, 1, 2]))
     kept, losses = together.deltas.clone(), together.losses.copy()
-    trainer.train(params + 1, cohort([1]), 4)
+    trainer.train(params + 1, cohort([1], 4))
     for asked in ([2], [1, 0], [2, 0, 1]):
-        again = trainer.train(params, cohort(asked), 0)
+        again = trainer.train(params, cohort(asked))
         assert torch.equal(again.deltas, kept[asked])
         assert again.losses.tolist() == losses[asked].tolist()
 
@@ -213,7 +215,9 @@ def test_several_targets_and_inputs_that_are_words():
     layout = Layout.of(module)
     params = layout.vector(module)
     local = Local(lr=0.5, epochs=2, batch_size=3, momentum=0.5)
-    arrivals = LocalTrainer(data, module, local, SEED).train(params, cohort([0, 1]), 0)
+    arrivals = local_trainer(TrainingTask.of(data, module, local, SEED)).train(
+        params, cohort([0, 1])
+    )
     for client in (0, 1):
         other = bag()
         layout.load(other, params)
@@ -232,8 +236,8 @@ def test_by_hand():
     module = nn.Linear(1, 1, bias=False)
     nn.init.ones_(module.weight)
     local = Local(lr=1 / 16, steps=2, batch_size=2, momentum=0.5)
-    arrivals = LocalTrainer(data, module, local, SEED, mse_loss).train(
-        torch.ones(1), cohort([0]), 0
+    arrivals = local_trainer(TrainingTask.of(data, module, local, SEED, mse_loss)).train(
+        torch.ones(1), cohort([0])
     )
     assert arrivals.deltas.tolist() == [[-1.0]]
     assert arrivals.losses.tolist() == [2.5]

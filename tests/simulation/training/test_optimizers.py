@@ -10,7 +10,14 @@ from understudy import Bernoulli, Local, Proximal, Scaffold, Strategy, inverse_t
 from understudy.core.describe import describe
 from understudy.core.flat import Layout
 from understudy.core.rng import generator
-from understudy.simulation import LocalTrainer, batch_plan, build, clustered_digits, simulate
+from understudy.simulation import (
+    TrainingTask,
+    batch_plan,
+    build,
+    clustered_digits,
+    local_trainer,
+    simulate,
+)
 from understudy.simulation.training.jobs import Recipe
 from understudy.simulation.training.kernel_engine import kernel_plan
 from understudy.simulation.training.kernels.chain import Refused
@@ -70,8 +77,8 @@ def test_a_client_trains_as_torch_does(model, local, cls, arguments):
     module = build(model, data.x.shape[1:], data.n_classes, seed=1).double()
     layout = Layout.of(module)
     params = layout.vector(module)
-    trainer = LocalTrainer(data, module, local, SEED, workers=1)
-    arrivals = trainer.train(params, cohort([0, 1], t), t)
+    trainer = local_trainer(TrainingTask.of(data, module, local, SEED, workers=1))
+    arrivals = trainer.train(params, cohort([0, 1], t))
     for client in (0, 1):
         twin = build(module, (), 0, 0)
         first = [parameter.detach().clone() for parameter in twin.parameters()]
@@ -102,11 +109,13 @@ def test_only_the_general_loop_takes_it():
     nesterov = Local(momentum=0.9, optimizer_options={"nesterov": True})
     with pytest.raises(Refused, match="the optimizer is not plain SGD"):
         kernel_plan(recipe(nesterov), data.x, data.y)
-    assert isinstance(LocalTrainer(data, module, ADAM, SEED, workers=1)._here, LoopEngine)
+    assert isinstance(
+        local_trainer(TrainingTask.of(data, module, ADAM, SEED, workers=1))._here, LoopEngine
+    )
 
 
 def test_the_same_bits_with_workers_and_resumed(tmp_path, monkeypatch):
-    monkeypatch.setattr("understudy.simulation.training.trainer.WORTH_WORKERS", 0.0)
+    monkeypatch.setattr("understudy.simulation.training.trainers.loop_trainer.WORTH_WORKERS", 0.0)
     federated = clustered_digits()
     strategy = mifa(local=Local(lr=0.01, schedule=inverse_time, optimizer="adam"))
 
@@ -209,8 +218,8 @@ def test_a_frozen_layer_stays(monkeypatch):
     module[0].weight.requires_grad_(False)
     layout = Layout.of(module)
     local = Local(lr=0.01, optimizer="adamw", weight_decay=0.1)
-    trainer = LocalTrainer(data, module, local, SEED, workers=1)
-    (delta,) = trainer.train(layout.vector(module), cohort([0]), 0).deltas
+    trainer = local_trainer(TrainingTask.of(data, module, local, SEED, workers=1))
+    (delta,) = trainer.train(layout.vector(module), cohort([0])).deltas
     named = layout.named(delta)
     assert (named["0.weight"] == 0).all()
     assert (named["2.weight"] != 0).all()

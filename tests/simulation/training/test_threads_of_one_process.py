@@ -18,7 +18,7 @@ from understudy import Local, fedavg
 from understudy.core.threads import alone_in_torch
 from understudy.simulation import Federation, Run, simulate
 from understudy.simulation.data.models import build
-from understudy.simulation.training.conv_kernels import kernels
+from understudy.simulation.training.convolution_backend import kernels
 
 PATIENCE = 120.0  # seconds, for threads that have to come back
 A_MOMENT = 0.5  # seconds that a thread waits for what must not happen
@@ -222,8 +222,9 @@ def test_one_run_in_two_threads_is_refused() -> None:
 def test_the_compiled_kernels_wait_for_nobody() -> None:
     """They train while another thread has torch to itself."""
     played = run("kernels", 0)
-    if played._trainer.engine.plan is None:
-        pytest.skip(f"the kernels are not here: {played._trainer.engine.reason}")
+    engine = played._task.recipe.engine
+    if engine.plan is None:
+        pytest.skip(f"the kernels are not here: {engine.reason}")
     ids, start = np.arange(3), played.start()
     alone = played.train(start, ids, 0).deltas.numpy().copy()
     trained: list[Any] = []

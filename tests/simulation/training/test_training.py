@@ -13,9 +13,10 @@ from understudy.parts.local import Local, Plain, Proximal
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.models import build
 from understudy.simulation.training.batches import batch_plan
-from understudy.simulation.training.conv_kernels import kernels
+from understudy.simulation.training.convolution_backend import kernels
 from understudy.simulation.training.evaluation import evaluate
-from understudy.simulation.training.trainer import LocalTrainer
+from understudy.simulation.training.trainers.choice import local_trainer
+from understudy.simulation.training.trainers.task import TrainingTask
 
 SEED = 5
 
@@ -89,7 +90,9 @@ def test_the_loop_equals_torch_optim(setting):
     local, data, t = SETTINGS[setting], federation(), 2
     module = build(network, (6,), 3, seed=1)
     params = Layout.of(module).vector(module)
-    arrivals = LocalTrainer(data, module, local, SEED).train(params, cohort([1, 0, 2], t), t)
+    arrivals = local_trainer(TrainingTask.of(data, module, local, SEED)).train(
+        params, cohort([1, 0, 2], t)
+    )
     for position, client in enumerate([1, 0, 2]):
         delta, loss = twin(build(network, (6,), 3, seed=1), data, local, client, t)
         assert delta.abs().max() > 1e-3
@@ -105,8 +108,8 @@ def test_corrections_are_added_to_each_gradient_of_parameters_only():
     layout = Layout.of(module)
     params = layout.vector(module)
     shifts = torch.linspace(-1, 1, 3 * layout.size).double().view(3, -1)
-    trainer = LocalTrainer(data, module, local, SEED)
-    arrivals = trainer.train(params, cohort([0, 2], correction=lambda i: shifts[i]), 0)
+    trainer = local_trainer(TrainingTask.of(data, module, local, SEED))
+    arrivals = trainer.train(params, cohort([0, 2], correction=lambda i: shifts[i]))
     for position, client in enumerate([0, 2]):
         expected, _ = twin(build(network, (6,), 3, seed=1), data, local, client, 0, shifts[client])
         torch.testing.assert_close(arrivals.deltas[position], expected, rtol=1e-10, atol=1e-12)
@@ -117,9 +120,9 @@ def test_a_client_starts_where_the_cohort_says_and_its_delta_counts_from_there()
     module = build("mlp", (6,), 3, seed=1).double()
     layout = Layout.of(module)
     own = torch.stack([torch.full((layout.size,), 0.1 * i).double() for i in range(3)])
-    trainer = LocalTrainer(data, module, local, SEED)
+    trainer = local_trainer(TrainingTask.of(data, module, local, SEED))
     unused = torch.zeros(layout.size, dtype=torch.float64)
-    arrivals = trainer.train(unused, cohort([0, 2], start=lambda i: own[i]), 0)
+    arrivals = trainer.train(unused, cohort([0, 2], start=lambda i: own[i]))
     for position, client in enumerate([0, 2]):
         other = build("mlp", (6,), 3, seed=9).double()
         layout.load(other, own[client])
@@ -143,10 +146,14 @@ def test_clients_do_not_reach_into_each_other():
     data, local = federation(torch.float32), Local(epochs=2, batch_size=3, momentum=0.5)
     module = build(counting, (6,), 3, seed=0)
     params = Layout.of(module).vector(module)
-    together = LocalTrainer(data, module, local, SEED).train(params, cohort([0, 1, 2]), 0)
+    together = local_trainer(TrainingTask.of(data, module, local, SEED)).train(
+        params, cohort([0, 1, 2])
+    )
     for client in range(3):
         fresh = build(counting, (6,), 3, seed=0)
-        alone = LocalTrainer(data, fresh, local, SEED).train(params, cohort([client]), 0)
+        alone = local_trainer(TrainingTask.of(data, fresh, local, SEED)).train(
+            params, cohort([client])
+        )
         assert torch.equal(alone.deltas[0], together.deltas[client])
         assert alone.losses[0] == together.losses[client]
 
@@ -157,7 +164,11 @@ def test_same_seed_same_bits_and_another_seed_or_round_others():
     params = Layout.of(module).vector(module)
 
     def deltas(seed, t):
-        return LocalTrainer(data, module, local, seed).train(params, cohort([0, 1], t), t).deltas
+        return (
+            local_trainer(TrainingTask.of(data, module, local, seed))
+            .train(params, cohort([0, 1], t))
+            .deltas
+        )
 
     assert torch.equal(deltas(1, 0), deltas(1, 0))
     assert not torch.equal(deltas(1, 0), deltas(2, 0))
@@ -166,14 +177,14 @@ def test_same_seed_same_bits_and_another_seed_or_round_others():
 
 def test_torch_is_left_as_it_was():
     data, module = federation(), build(network, (6,), 3, seed=0)
-    trainer = LocalTrainer(data, module, Local(batch_size=3), SEED)
-    params = trainer.layout.vector(module)
+    trainer = local_trainer(TrainingTask.of(data, module, Local(batch_size=3), SEED))
+    params = trainer.task.layout.vector(module)
     torch.set_num_threads(2)
     try:
         torch.manual_seed(77)
         expected = torch.rand(3)
         torch.manual_seed(77)
-        trainer.train(params, cohort([0, 1]), 0)
+        trainer.train(params, cohort([0, 1]))
         build(network, (6,), 3, seed=4)
         assert torch.equal(torch.rand(3), expected)
         assert torch.get_num_threads() == 2
@@ -186,8 +197,8 @@ def test_torch_is_left_as_it_was():
 
 def test_nobody_asked_means_no_arrivals():
     data, module = federation(), build("mlp", (6,), 3, seed=0).double()
-    trainer = LocalTrainer(data, module, Local(), SEED)
-    arrivals = trainer.train(trainer.layout.vector(module), cohort([]), 0)
+    trainer = local_trainer(TrainingTask.of(data, module, Local(), SEED))
+    arrivals = trainer.train(trainer.task.layout.vector(module), cohort([]))
     assert len(arrivals) == 0
     assert len(arrivals.deltas) == 0
 
@@ -217,8 +228,8 @@ def test_batches_grow_with_the_round():
 
 def test_losses_are_means_over_each_clients_examples_in_evaluation_mode():
     data, module = federation(), build(network, (6,), 3, seed=0)
-    trainer = LocalTrainer(data, module, Local(), SEED)
-    params = trainer.layout.vector(module)
+    trainer = local_trainer(TrainingTask.of(data, module, Local(), SEED))
+    params = trainer.task.layout.vector(module)
     module.eval()
     with torch.no_grad():
         expected = [

@@ -11,6 +11,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,13 @@ from torch.nn.functional import cross_entropy
 from tests.server.test_kill import WAIT, Child
 from tests.simulation.small import SEED, all_facts, cohort, federation
 from understudy import FixedDropout, Local, fedavg, mifa, power_of_choice, scaffold
-from understudy.simulation import Federation, LocalTrainer, build, simulate
+from understudy.simulation import Federation, TrainingTask, build, local_trainer, simulate
 from understudy.simulation.data import shared_memory as shared
 from understudy.simulation.training import pool
-from understudy.simulation.training import trainer as training
 from understudy.simulation.training.pool import end_workers
+from understudy.simulation.training.trainers import kernel_trainer
+from understudy.simulation.training.trainers import loop_trainer as training
+from understudy.simulation.training.trainers.workload import KERNELS_PACE
 from understudy.simulation.training.workers import WorkerDied
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
@@ -39,7 +42,7 @@ SIZES = (30, 4, 21, 10, 64, 18, 40, 12, 34)  # no batch of one among those of 8:
 @pytest.fixture(autouse=True)
 def _always_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "WORTH_WORKERS", 0)
-    monkeypatch.setattr(training, "WORTH_THREADS", 0)
+    monkeypatch.setattr(kernel_trainer, "WORTH_THREADS", 0)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -95,8 +98,11 @@ def test_one_and_two_workers_give_the_same_bits(name, engine):
     data = images()
     local = Local(lr=0.05, epochs=2, batch_size=8, momentum=0.5, weight_decay=0.01)
     module = build(MODELS[name], (1, 16, 16), 10, 1)
-    one, two = (LocalTrainer(data, module, local, SEED, workers=n, engine=engine) for n in (1, 2))
-    params = one.layout.vector(module)
+    one, two = (
+        local_trainer(TrainingTask.of(data, module, local, SEED, workers=n, engine=engine))
+        for n in (1, 2)
+    )
+    params = one.task.layout.vector(module)
     rng = np.random.default_rng(0)
     shifts = torch.from_numpy(0.01 * rng.normal(size=(len(SIZES), len(params)))).float()
     extras: list[dict[str, Any]] = [
@@ -108,22 +114,23 @@ def test_one_and_two_workers_give_the_same_bits(name, engine):
     rounds = [[0, 1, 2, 3, 4], [8, 0, 5, 1, 2, 7], [3, 4, 6, 8], [5, 2], list(range(9)), [6]]
     for t, asked in enumerate(rounds):
         extra = extras[t % 3]
-        alone = one.train(params, cohort(asked, t, **extra), t)
-        spread = two.train(params, cohort(asked, t, **extra), t)
+        alone = one.train(params, cohort(asked, t, **extra))
+        spread = two.train(params, cohort(asked, t, **extra))
         assert torch.equal(alone.deltas, spread.deltas), (t, "matrix")
         assert alone.losses.tolist() == spread.losses.tolist()
         assert alone.n_steps.tolist() == spread.n_steps.tolist()
         others = np.setdiff1d(np.arange(9), asked)
         kept = spread.deltas.clone()
-        alone = one.train(params, cohort(others, t, **extra), t, into="oracle")
-        beside = two.train(params, cohort(others, t, **extra), t, into="oracle")
+        alone = one.train(params, cohort(others, t, **extra), into="oracle")
+        beside = two.train(params, cohort(others, t, **extra), into="oracle")
         if len(others):
             assert torch.equal(alone.deltas, beside.deltas), (t, "oracle")
         assert torch.equal(spread.deltas, kept), "the other matrix is not touched"
-    by_kernels = two.engine.plan is not None  # in threads of this process
-    assert (two._workers is None) == by_kernels
-    assert (two._threads is not None and two._threads.are_started) == by_kernels
-    assert two.deaths == 0
+    if isinstance(two, kernel_trainer.KernelTrainer):
+        assert two._threads.are_started
+    else:
+        assert two._workers is not None
+        assert two.deaths == 0
     assert torch.equal(one.outputs(params, data.test), two.outputs(params, data.test))
     everyone = np.arange(9)[::-1].copy()
     assert one.losses(params, everyone).tolist() == two.losses(params, everyone).tolist()
@@ -131,11 +138,14 @@ def test_one_and_two_workers_give_the_same_bits(name, engine):
 
 def test_three_workers_and_fewer_clients_than_workers(monkeypatch):
     data, module = images(), build("mlp", (1, 16, 16), 10, 1)
-    one, three = (LocalTrainer(data, module, Local(batch_size=8), SEED, workers=n) for n in (1, 3))
-    params = one.layout.vector(module)
+    one, three = (
+        local_trainer(TrainingTask.of(data, module, Local(batch_size=8), SEED, workers=n))
+        for n in (1, 3)
+    )
+    params = one.task.layout.vector(module)
     for t, asked in enumerate([[4, 7], list(range(9))]):
-        expected = one.train(params, cohort(asked, t), t)
-        assert torch.equal(three.train(params, cohort(asked, t), t).deltas, expected.deltas)
+        expected = one.train(params, cohort(asked, t))
+        assert torch.equal(three.train(params, cohort(asked, t)).deltas, expected.deltas)
 
 
 @pytest.mark.parametrize(
@@ -187,16 +197,19 @@ def test_two_runs_side_by_side():
 
 def test_data_in_double_precision():
     data, module = images(torch.float64), build("softmax", (1, 16, 16), 10, 0).double()
-    one, two = (LocalTrainer(data, module, Local(batch_size=8), SEED, workers=n) for n in (1, 2))
-    params = one.layout.vector(module)
-    expected = one.train(params, cohort([0, 1, 2, 3]), 0)
-    assert torch.equal(two.train(params, cohort([0, 1, 2, 3]), 0).deltas, expected.deltas)
+    one, two = (
+        local_trainer(TrainingTask.of(data, module, Local(batch_size=8), SEED, workers=n))
+        for n in (1, 2)
+    )
+    params = one.task.layout.vector(module)
+    expected = one.train(params, cohort([0, 1, 2, 3]))
+    assert torch.equal(two.train(params, cohort([0, 1, 2, 3])).deltas, expected.deltas)
 
 
 # -- how work is divided ---------------------------------------------------------------------------
 
 
-def test_work_is_counted_by_hand(monkeypatch):
+def test_work_is_counted_by_hand():
     """FL-FDMS on MNIST: 20 · 80 steps of 150 µs and 3 · 20 · 400 · 480,500 multiply-adds.
 
     By the kernels: 100 µs a client, 2 µs a step, and 40e9 multiply-adds a second.
@@ -204,15 +217,14 @@ def test_work_is_counted_by_hand(monkeypatch):
     data = federation((200,) * 20, (1, 28, 28), 10, dtype=torch.float32)
     module = build("fdms_cnn", (1, 28, 28), 10, 0)
     local = Local(lr=0.1, epochs=2, batch_size=5)
-    monkeypatch.setattr(training, "WORTH_STARTING", np.inf)
-    trainer = LocalTrainer(data, module, local, SEED, workers=2, engine="loop")
+    task = TrainingTask.of(data, module, local, SEED, workers=2, engine="loop")
     expected = 20 * 80 * 150e-6 + 3 * 20 * 400 * 480_500 / 7e9
-    assert trainer._work(list(range(20)), 0) == pytest.approx(expected)
-    monkeypatch.setattr(trainer, "_pace", training.KERNELS_PACE)
+    assert task.workload.training(range(20), 0) == pytest.approx(expected)
+    by_kernels = replace(task.workload, pace=KERNELS_PACE)
     expected = 20 * 100e-6 + 20 * 80 * 2e-6 + 3 * 20 * 400 * 480_500 / 40e9
-    assert trainer._work(list(range(20)), 0) == pytest.approx(expected)
+    assert by_kernels.training(range(20), 0) == pytest.approx(expected)
     # three quarters in two parts of 7.5, of the remaining 6 again, the last two one by one
-    parts = trainer._parts(list(range(20)), 0)
+    parts = task.workload.parts(range(20), 0)
     assert [len(part) for part in parts] == [7, 7, 2, 2, 1, 1]
     assert [position for part in parts for position in part] == list(range(20))
 
@@ -224,11 +236,11 @@ def test_parts_grow_smaller_and_begin_with_the_longest():
     that are left, two of 9.75: 8; 6. Of 12, two of 4.5: 5 is alone in its part, then 3. Then 3, 1.
     """
     data = images()
-    trainer = LocalTrainer(
+    task = TrainingTask.of(
         data, build("mlp", (1, 16, 16), 10, 0), Local(batch_size=4), SEED, workers=2
     )
     steps = [-(-size // 4) for size in SIZES]
-    parts = trainer._parts(list(range(9)), 0)
+    parts = task.workload.parts(range(9), 0)
     assert [[steps[i] for i in part] for part in parts] == [
         [16],
         [10, 9],
@@ -239,7 +251,7 @@ def test_parts_grow_smaller_and_begin_with_the_longest():
         [3],
         [1],
     ]
-    assert trainer._parts([3], 0) == [[0]]
+    assert task.workload.parts([3], 0) == [[0]]
 
 
 def _who(number: int, folder: str) -> int:
@@ -273,7 +285,7 @@ def test_a_small_round_is_trained_here(monkeypatch):
     data = federation(dtype=torch.float32)
     run = simulate(data, fedavg(), model="softmax", rounds=2, workers=2)
     list(run)
-    assert run._trainer._workers is None
+    assert getattr(run._trainer, "_workers", None) is None
     assert set(psutil.Process().children(recursive=True)) <= before
 
 
@@ -301,9 +313,11 @@ class Probe:
 @pytest.mark.parametrize(("model", "onednn"), [("fdms_cnn", False), ("mlp", True)])
 def test_workers_have_one_thread_and_the_runs_kernels(tmp_path, model, onednn):
     data, module = images(), build(model, (1, 16, 16), 10, 0)
-    trainer = LocalTrainer(data, module, Local(), SEED, Probe(tmp_path), workers=2)
+    trainer = local_trainer(
+        TrainingTask.of(data, module, Local(), SEED, Probe(tmp_path), workers=2)
+    )
     (tmp_path / str(os.getpid())).unlink()  # here targets are looked at, before anything is trained
-    trainer.train(trainer.layout.vector(module), cohort(range(9)), 0)
+    trainer.train(trainer.task.layout.vector(module), cohort(range(9)))
     found = {path.name: eval(path.read_text()) for path in tmp_path.iterdir()}
     assert str(os.getpid()) not in found
     assert 1 <= len(found) <= 2
@@ -395,13 +409,17 @@ class Meanwhile:
             raise self._error
 
 
-def gated(folder: Path, fails: bool = False) -> tuple[Gate, LocalTrainer, torch.Tensor, Any]:
+def gated(
+    folder: Path, fails: bool = False
+) -> tuple[Gate, training.LoopTrainer, torch.Tensor, Any]:
     """(gate, trainer with two workers, parameters, what one process makes of all clients)."""
     data, module, gate = images(), build(normed, (1, 16, 16), 10, 0), Gate(folder, fails)
     local = Local(lr=0.05, epochs=1, batch_size=8)
-    params = LocalTrainer(data, module, local, SEED, workers=1).layout.vector(module)
-    expected = LocalTrainer(data, module, local, SEED, workers=1).train(params, cohort(range(9)), 0)
-    return gate, LocalTrainer(data, module, local, SEED, gate, workers=2), params, expected
+    alone = local_trainer(TrainingTask.of(data, module, local, SEED, workers=1))
+    params = alone.task.layout.vector(module)
+    expected = alone.train(params, cohort(range(9)))
+    two = local_trainer(TrainingTask.of(data, module, local, SEED, gate, workers=2))
+    return gate, two, params, expected
 
 
 def kill_child(pid: int) -> None:
@@ -426,18 +444,18 @@ def test_a_worker_killed_in_the_middle_of_a_round(tmp_path):
         gate.open()
 
     with Meanwhile(kill_one):
-        arrivals = trainer.train(params, cohort(range(9)), 0)
+        arrivals = trainer.train(params, cohort(range(9)))
     assert trainer.deaths == 1
     assert torch.equal(arrivals.deltas, expected.deltas)
     assert arrivals.losses.tolist() == expected.losses.tolist()
-    again = trainer.train(params, cohort(range(9)), 0)
+    again = trainer.train(params, cohort(range(9)))
     assert torch.equal(again.deltas, expected.deltas)
     assert trainer.deaths == 1
 
 
 def test_a_worker_killed_between_two_rounds(tmp_path):
     gate, trainer, params, expected = gated(tmp_path)
-    trainer.train(params, cohort(range(9)), 0)
+    trainer.train(params, cohort(range(9)))
     gate.close()
 
     def let_through() -> None:
@@ -445,11 +463,11 @@ def test_a_worker_killed_between_two_rounds(tmp_path):
         gate.open()
 
     with Meanwhile(let_through):
-        trainer.train(params, cohort(range(9)), 0)
+        trainer.train(params, cohort(range(9)))
     victim = gate.begun()[0]
     kill_child(victim)
     wait_until(lambda: not is_alive(victim), "the worker is dead")
-    arrivals = trainer.train(params, cohort(range(9)), 0)
+    arrivals = trainer.train(params, cohort(range(9)))
     assert torch.equal(arrivals.deltas, expected.deltas)
     assert trainer.deaths <= 1
 
@@ -459,11 +477,16 @@ def test_idle_workers_end_and_the_next_round_starts_others(monkeypatch):
     end_workers()
     monkeypatch.setattr(pool, "IDLE_SECONDS", 0.2)
     data, module = images(), build("mlp", (1, 16, 16), 10, 0)
-    one, two = (LocalTrainer(data, module, Local(batch_size=8), SEED, workers=n) for n in (1, 2))
-    params = one.layout.vector(module)
+    one, two = (
+        local_trainer(
+            TrainingTask.of(data, module, Local(batch_size=8), SEED, workers=n, engine="loop")
+        )
+        for n in (1, 2)
+    )
+    params = one.task.layout.vector(module)
     for t in range(2):
-        expected = one.train(params, cohort(range(9), t), t)
-        assert torch.equal(two.train(params, cohort(range(9), t), t).deltas, expected.deltas)
+        expected = one.train(params, cohort(range(9), t))
+        assert torch.equal(two.train(params, cohort(range(9), t)).deltas, expected.deltas)
         wait_until(lambda: not own_workers(), "idle workers have ended")
     assert two.deaths == 0
     end_workers()
@@ -506,10 +529,13 @@ def test_workers_that_die_again_and_again_end_the_run_with_a_clear_error():
         list(run)
     # the next run finds everything in order
     module = build("mlp", (1, 16, 16), 10, 0)
-    one, two = (LocalTrainer(data, module, Local(batch_size=8), SEED, workers=n) for n in (1, 2))
-    params = one.layout.vector(module)
-    expected = one.train(params, cohort([0, 1, 2]), 0)
-    assert torch.equal(two.train(params, cohort([0, 1, 2]), 0).deltas, expected.deltas)
+    one, two = (
+        local_trainer(TrainingTask.of(data, module, Local(batch_size=8), SEED, workers=n))
+        for n in (1, 2)
+    )
+    params = one.task.layout.vector(module)
+    expected = one.train(params, cohort([0, 1, 2]))
+    assert torch.equal(two.train(params, cohort([0, 1, 2])).deltas, expected.deltas)
 
 
 def test_a_death_can_be_read_off_the_run(tmp_path):
@@ -552,9 +578,9 @@ def test_an_error_of_the_users_comes_through_and_nobody_goes_on_behind_it(tmp_pa
     gate, trainer, params, expected = gated(tmp_path, fails=True)
     gate.close()
     with pytest.raises(Refuses, match="a loss of the user's"):
-        trainer.train(params, cohort(range(9)), 0)
+        trainer.train(params, cohort(range(9)))
     gate.seal()
-    arrivals = trainer.train(params, cohort(range(9)), 0)
+    arrivals = trainer.train(params, cohort(range(9)))
     assert torch.equal(arrivals.deltas, expected.deltas)
     gate.open()
     assert_stays(arrivals.deltas, expected.deltas)
@@ -563,9 +589,9 @@ def test_an_error_of_the_users_comes_through_and_nobody_goes_on_behind_it(tmp_pa
 def test_an_interrupt_in_the_middle_of_a_round_and_another_round(tmp_path):
     """As in a notebook: the kernel is interrupted, and something is run again."""
     gate, trainer, params, _ = gated(tmp_path)
-    alone = LocalTrainer(
-        trainer.federation, trainer.recipe.module, trainer.local, SEED, workers=1
-    ).train(params + 1, cohort([8, 6, 3]), 1)
+    data, recipe = trainer.task.federation, trainer.task.recipe
+    one = local_trainer(TrainingTask.of(data, recipe.module, recipe.local, SEED, workers=1))
+    alone = one.train(params + 1, cohort([8, 6, 3], 1))
     gate.close()
 
     def interrupt() -> None:
@@ -573,10 +599,10 @@ def test_an_interrupt_in_the_middle_of_a_round_and_another_round(tmp_path):
         os.kill(os.getpid(), signal.SIGINT)
 
     with Meanwhile(interrupt), pytest.raises(KeyboardInterrupt):
-        trainer.train(params, cohort(range(9)), 0)
+        trainer.train(params, cohort(range(9)))
     gate.seal()
     gate.free(gate.begun()[0])
-    arrivals = trainer.train(params + 1, cohort([8, 6, 3]), 1)
+    arrivals = trainer.train(params + 1, cohort([8, 6, 3], 1))
     assert torch.equal(arrivals.deltas, alone.deltas)
     gate.open()
     assert_stays(arrivals.deltas, alone.deltas)
@@ -590,7 +616,7 @@ import torch
 from torch import nn
 from understudy import FixedDropout, Local, Strategy, scaffold
 from understudy.simulation import clustered_digits, simulate
-from understudy.simulation.training import trainer as training
+from understudy.simulation.training.trainers import loop_trainer as training
 
 print("ran in", os.getpid(), flush=True)
 training.WORTH_WORKERS = 0
@@ -728,12 +754,13 @@ def test_rows_beyond_the_budget_lie_in_a_file(n_workers, monkeypatch, tmp_path):
     """The same bits; and the file is gone with its last holder, so that a kill leaves nothing."""
     data, module = images(), build("mlp", (1, 16, 16), 10, 0)
     local = Local(batch_size=8)
-    params = LocalTrainer(data, module, local, SEED, workers=1).layout.vector(module)
-    expected = LocalTrainer(data, module, local, SEED, workers=1).train(params, cohort(range(9)), 0)
+    alone = local_trainer(TrainingTask.of(data, module, local, SEED, workers=1))
+    params = alone.task.layout.vector(module)
+    expected = alone.train(params, cohort(range(9)))
     monkeypatch.setattr(shared, "IN_MEMORY", 8 * params.nbytes)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    trainer = LocalTrainer(data, module, local, SEED, workers=n_workers)
-    arrivals = trainer.train(params, cohort(range(9)), 0)
+    trainer = local_trainer(TrainingTask.of(data, module, local, SEED, workers=n_workers))
+    arrivals = trainer.train(params, cohort(range(9)))
     assert torch.equal(arrivals.deltas, expected.deltas)
     files = [Path("/proc/self/fd", fd) for fd in os.listdir("/proc/self/fd")]
     ours = [

@@ -11,7 +11,7 @@ from understudy.analysis import shapley
 from understudy.parts.local import Local
 from understudy.simulation.data.partitions import PARTITIONS, Partition, iid
 from understudy.simulation.training.batches import n_drawn_of
-from understudy.simulation.training.trainer import KERNELS_PACE
+from understudy.simulation.training.trainers.workload import KERNELS_PACE
 from understudy.studies.definition import estimates
 from understudy.studies.definition.cell import Cell, DataRecipe, Task
 

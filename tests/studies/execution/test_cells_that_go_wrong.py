@@ -17,8 +17,8 @@ from understudy import FixedDropout, fdms
 from understudy.commands import errors
 from understudy.server import loop
 from understudy.simulation import clustered_digits, simulate
-from understudy.simulation.training import trainer as training
 from understudy.simulation.training.pool import end_workers
+from understudy.simulation.training.trainers import loop_trainer as training
 from understudy.studies.definition.errors import StudyError
 from understudy.studies.definition.study import Study
 from understudy.studies.execution.run_cell import CellRequest, DataCache, final_message

@@ -1,4 +1,4 @@
-"""Who can be reached: parts that draw a round's attendance."""
+"""Availability: which clients can be reached in a round."""
 
 from understudy.parts.availability.always import Always
 from understudy.parts.availability.bernoulli import Bernoulli, LabelBernoulli

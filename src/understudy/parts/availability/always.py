@@ -1,4 +1,4 @@
-"""Everyone, in every round."""
+"""`Always`: every client can be reached in every round."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each client tosses its own coin in each round."""
+"""`Bernoulli` (as in FedAR), `LabelBernoulli` (as in MIFA): independent draws per client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many of each group are present, when all ways to fill the places are equally likely.
+"""`Compositions`: how many of each group are present, all ways to fill places equally likely.
 
 A composition is a vector n with 1 <= n_c <= s_c and Σ n_c = P, for groups of sizes s_c and P
 clients present. Compositions are counted group by group, as logarithms: there are soon too many of

@@ -1,4 +1,4 @@
-"""The same number of clients missing in every round."""
+"""`FixedDropout` (as in FL-FDMS): the same number of clients is missing in every round."""
 
 from __future__ import annotations
 

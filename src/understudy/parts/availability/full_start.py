@@ -1,4 +1,4 @@
-"""Everyone in the first round, then as another availability draws."""
+"""`FullStart`: everyone in the first round, then as another availability draws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that are gone: leaving out one client, or several, by number or by name."""
+"""`Gone`, `leave_one_out`: clients that never come, by number or by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions: who is there tends to stay, who is away stays away."""
+"""`Markov`: sessions; whoever is present tends to stay, whoever is away stays away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attendance that returns: groups that take turns, and days."""
+"""`Cyclic` (Cho et al., 2023), `Diurnal`: groups that take turns, and times of day."""
 
 from __future__ import annotations
 

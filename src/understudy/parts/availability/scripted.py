@@ -1,4 +1,4 @@
-"""Attendance by script: one client leaves and does not come back."""
+"""`LastRoundsAway` (FedAR, fig. 1): one client leaves and does not come back."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""FedGS's availability modes: who is there depends on data size, on labels, on luck, on the hour.
+"""`MoreDataFirst`, `LessDataFirst`, `YMaxFirst`, `YCycle`, `LogNormal`, `SinLogNormal` (FedGS).
 
-With `Always` (their IDL) these are the seven of the paper's Table 1; the formulas are those of the
-authors' public code. In each of them client k is there in round t with probability p_k(t), whatever
-the others do, and a round in which nobody would be there is drawn again. `rates` is what comes of
-that, p / (1 − Π(1 − p)); the formula's own p is `chances`.
+Who is there depends on data size, on labels, on luck, on the hour. With `Always` (their IDL) these
+are the seven of the paper's Table 1; the formulas are those of the authors' public code. In each of
+them client k is there in round t with probability p_k(t), whatever the others do, and a round in
+which nobody would be there is drawn again. `rates` is what comes of that, p / (1 − Π(1 − p)); the
+formula's own p is `chances`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Recorded devices: who was really there."""
+"""`Trace`: attendance as it was recorded on devices (MobiPerf)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What stands in for the updates that did not come."""
+"""Compensators: what represents the clients whose updates did not come."""

@@ -1,4 +1,4 @@
-"""A limit on the weight with which one update stands in for others."""
+"""`Capped`: a limit on the weight with which one update represents others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FL-FDMS: an absent client is represented by the friend most like it among those who came."""
+"""`FDMS` (FL-FDMS, Wang & Xu, 2022): the most similar client that came represents an absent one."""
 
 from __future__ import annotations
 

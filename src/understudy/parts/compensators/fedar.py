@@ -1,4 +1,4 @@
-"""FedAR: everyone's latest update; older ones get larger weights."""
+"""`FedAR` (Jiang et al., 2024): everyone's latest update; older ones get larger weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Variance reduction with remembered updates."""
+"""`FedVARP` (Jhunjhunwala et al., 2022): variance reduction with remembered updates."""
 
 from __future__ import annotations
 

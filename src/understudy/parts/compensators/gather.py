@@ -1,4 +1,4 @@
-"""No step until all have come."""
+"""`Gather` (a baseline of MIFA's paper): no step until every wanted client has come."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The absent are left out."""
+"""`Ignore` (FedAvg): absent clients are left out of the mean."""
 
 from __future__ import annotations
 

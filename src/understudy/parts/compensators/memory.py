@@ -1,4 +1,4 @@
-"""What memories share: the last update of each client, and the local step it was made with.
+"""`Memory`, for MIFA, FedAR and others: each client's last update, and the step it was made with.
 
 A remembered update is rescaled to the current local step, by η_t/η_s. MIFA and FedAR sum over
 everyone they remember, wanted this round or not.

@@ -1,4 +1,4 @@
-"""MIFA: the mean of everyone's latest update."""
+"""`MIFA` (Gu et al., 2021): the mean of everyone's latest update."""
 
 from __future__ import annotations
 

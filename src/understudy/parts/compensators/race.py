@@ -1,4 +1,4 @@
-"""FL-FDMS's complexity reduction: candidates for friendship are eliminated as evidence grows."""
+"""`HoeffdingRace` (FL-FDMS): friend candidates are eliminated as evidence grows."""
 
 from __future__ import annotations
 

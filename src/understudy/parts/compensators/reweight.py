@@ -1,4 +1,4 @@
-"""Those who came weigh more, so that the sum is right on average."""
+"""`FedAvgIS` (a baseline of MIFA's paper): importance sampling, each update divided by its p."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The absent are represented by what they sent last."""
+"""`Stale` (FL-FDMS's benchmark): a client's last update, or model, represents it when absent."""
 
 from __future__ import annotations
 

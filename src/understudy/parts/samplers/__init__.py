@@ -1,1 +1,1 @@
-"""Who to ask."""
+"""Samplers: which clients a round should represent."""

@@ -1,4 +1,4 @@
-"""Picking without looking at who can be reached."""
+"""`Blind`: a sampler that picks among all clients, whether they can be reached or not."""
 
 from __future__ import annotations
 

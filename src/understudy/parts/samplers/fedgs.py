@@ -1,4 +1,4 @@
-"""FedGS: pick clients that are far apart in their data and were not picked too often."""
+"""`FedGS` (Wang et al., 2023): clients whose data are far apart, none picked too often."""
 
 from __future__ import annotations
 

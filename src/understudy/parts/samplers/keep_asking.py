@@ -1,4 +1,4 @@
-"""Wanting the same clients until each of them has come."""
+"""`KeepAsking` (a baseline of MIFA's paper): the same clients until each of them has come."""
 
 from __future__ import annotations
 

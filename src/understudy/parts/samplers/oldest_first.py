@@ -1,4 +1,4 @@
-"""Those who waited longest."""
+"""`OldestFirst` (FedLaAvg, Yan et al., 2020): the clients that were picked longest ago."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Those whose loss is largest."""
+"""`PowerOfChoice` (Cho et al., 2022): the clients whose loss is largest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samplers that look at no client in particular: everyone, by chance, by amount of data."""
+"""`Everyone`, `Uniform`, `ByData`: all clients, at random, or in proportion to their examples."""
 
 from __future__ import annotations
 

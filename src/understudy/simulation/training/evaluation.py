@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy
 from understudy.core.flat import Layout
 from understudy.core.types import Floats, Ints
 from understudy.simulation.data.federation import Federation
-from understudy.simulation.training.conv_kernels import kernels
+from understudy.simulation.training.convolution_backend import kernels
 from understudy.simulation.training.jobs import Loss
 from understudy.simulation.training.metrics import Metric, by_class, class_names
 

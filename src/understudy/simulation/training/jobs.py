@@ -7,15 +7,16 @@ trained, in which order, or in which process.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
 from torch import nn
 
-from understudy.core.types import Ints
+from understudy.core.types import Cohort, Ints
 from understudy.parts.local import Local
+from understudy.simulation.data.shared_memory import aligned_matrix
 from understudy.simulation.training.kernels.library import VERSION
 from understudy.simulation.training.kernels.plan import Plan
 
@@ -45,7 +46,7 @@ class Recipe:
     local: Local
     seed: int
     clients: tuple[Ints, ...]  # examples of each client
-    onednn: bool = True  # which convolution kernels: see `conv_kernels`
+    onednn: bool = True  # which convolution kernels: see `convolution_backend`
     device: str = "cpu"
     engine: EngineChoice = EngineChoice()
 
@@ -63,12 +64,66 @@ class Job:
     corrections: torch.Tensor | None = None  # (k, d) added to each gradient
     lr: float | None = None  # η; None: by the round's number
 
+    @classmethod
+    def of(cls, params: torch.Tensor, cohort: Cohort, matrix: torch.Tensor | None = None) -> Job:
+        """The training of a cohort's asked clients; without a matrix, `in_new_rows` makes one."""
+        clients = cohort.asked.tolist()
+
+        def rows(function: Callable[[int], torch.Tensor] | None) -> torch.Tensor | None:
+            if function is None:
+                return None
+            made = aligned_matrix(len(clients), len(params), params.dtype).to(params.device)
+            return each_row(made, function, clients)
+
+        return cls(
+            cohort.t,
+            clients,
+            list(range(len(clients))),
+            params,
+            params.new_empty((0, len(params))) if matrix is None else matrix,
+            rows(cohort.start),
+            rows(cohort.correction),
+            cohort.lr,
+        )
+
+    def in_new_rows(self) -> Job:
+        """The same in rows of this process: for a job that was sent here without any.
+
+        Rows are aligned, since the last bits of what is computed in them may depend on it.
+        """
+        rows = aligned_matrix(len(self.clients), len(self.params), self.params.dtype)
+        return replace(self, matrix=rows.to(self.params.device))
+
+    def part(self, positions: Sequence[int]) -> Job:
+        """The training of some of the clients."""
+        clients, rows = ([of[i] for i in positions] for of in (self.clients, self.rows))
+        return replace(self, clients=clients, rows=rows)
+
     def lr_of(self, local: Local) -> float:
         """η of this round."""
         return local.lr_at(self.t) if self.lr is None else self.lr
 
 
 Trained = list[tuple[int, float]]  # per client: local steps, mean loss over the examples seen
+
+
+def each_row(
+    rows: torch.Tensor, function: Callable[[int], torch.Tensor], clients: Sequence[int]
+) -> torch.Tensor:
+    """Write what a function of one id says of each client into a row."""
+    for row, client in enumerate(clients):
+        rows[row] = function(client)
+    return rows
+
+
+def in_order(parts: Sequence[Sequence[int]], results: Iterable[Trained]) -> Trained:
+    """The results of a job's parts, by position in the job."""
+    found = {
+        position: one
+        for part, trained in zip(parts, results, strict=True)
+        for position, one in zip(part, trained, strict=True)
+    }
+    return [found[position] for position in range(len(found))]
 
 
 class Engine(Protocol):

@@ -12,7 +12,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -20,7 +19,7 @@ from typing import Any, TypeVar
 import torch
 
 from understudy.core.types import Ints
-from understudy.simulation.training.jobs import Job, Trained
+from understudy.simulation.training.jobs import Job, Trained, in_order
 from understudy.simulation.training.kernel_engine import KernelEngine
 
 ENDING_SECONDS = 10.0  # threads that are idle end at once; one at work finishes its client
@@ -66,11 +65,7 @@ class KernelThreads:
 
     def train(self, job: Job, parts: Sequence[Sequence[int]]) -> Trained:
         """Train all clients of a job; a part is positions among them."""
-        trained: Trained = [(0, 0.0)] * len(job.clients)
-        for part, results in zip(parts, self._all(partial(_train, job), parts), strict=True):
-            for position, result in zip(part, results, strict=True):
-                trained[position] = result
-        return trained
+        return in_order(parts, self._all(partial(_train, job), parts))
 
     def outputs(self, params: torch.Tensor, parts: Sequence[Ints]) -> torch.Tensor:
         """What the model with these parameters says to the examples of all parts, in order."""
@@ -229,8 +224,7 @@ class Work:
 
 
 def _train(job: Job, engine: KernelEngine, part: Sequence[int], work: Work) -> Trained:
-    clients, rows = ([of[position] for position in part] for of in (job.clients, job.rows))
-    return engine.train(replace(job, clients=clients, rows=rows), lambda: work.is_stopped)
+    return engine.train(job.part(part), lambda: work.is_stopped)
 
 
 def _serve(inbox: SimpleQueue[Work | None], engine: KernelEngine) -> None:

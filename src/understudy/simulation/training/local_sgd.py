@@ -7,12 +7,15 @@ from itertools import compress
 
 import numpy as np
 import torch
+from torch import nn
 
 from understudy.core.flat import Layout, other_buffers
 from understudy.core.rng import generator, torch_seed
+from understudy.core.threads import one_thread
 from understudy.core.types import Ints
 from understudy.parts.optimizers import make_optimizer
 from understudy.simulation.training.batches import batch_plan
+from understudy.simulation.training.convolution_backend import kernels
 from understudy.simulation.training.dropout import AddressedDropout
 from understudy.simulation.training.generators import forked, seed
 from understudy.simulation.training.jobs import Job, Recipe, Trained
@@ -34,7 +37,7 @@ class LoopEngine:
 
     def train(self, job: Job) -> Trained:
         # dropout outside of plain chains draws from torch's own generator: put back afterwards
-        with forked(self.recipe.device):
+        with kernels(self.recipe.onednn), one_thread(), forked(self.recipe.device):
             return [self._client(job, *pair) for pair in zip(job.clients, job.rows, strict=True)]
 
     def _client(self, job: Job, client: int, row: int) -> tuple[int, float]:
@@ -60,9 +63,7 @@ class LoopEngine:
 
     def _enter(self, vector: torch.Tensor) -> list[bool]:
         """Make the module's parameters and buffers views of a row; say which are trained."""
-        entries = self.layout.named(vector)
-        for name, entry in self.layout.entries(self.module).items():
-            entry.data = entries[name]
+        point_to(self.module, self.layout, vector)
         for buffer, value in self._other:
             buffer.copy_(value)
         self.module.train()
@@ -145,3 +146,10 @@ class LoopEngine:
         if correction is not None:
             gradients = torch._foreach_add(gradients, correction)
         return gradients
+
+
+def point_to(module: nn.Module, layout: Layout, vector: torch.Tensor) -> None:
+    """Make a module's parameters and floating buffers views of a vector: nothing is copied."""
+    named = layout.named(vector)
+    for name, entry in layout.entries(module).items():
+        entry.data = named[name]

@@ -16,7 +16,7 @@ from torch import nn
 from understudy.core.flat import Layout
 from understudy.core.threads import alone_in_torch, one_thread
 from understudy.simulation.data.federation import Federation
-from understudy.simulation.training.conv_kernels import Cost, measure
+from understudy.simulation.training.convolution_backend import Cost, measure
 from understudy.simulation.training.engines import choose
 from understudy.simulation.training.generators import forked
 from understudy.simulation.training.jobs import Recipe

@@ -22,7 +22,6 @@ from torch import nn
 
 from understudy.core.types import Ints
 from understudy.simulation.data.shared_memory import Handle, Shared, attach
-from understudy.simulation.training.conv_kernels import kernels
 from understudy.simulation.training.engines import engine_for
 from understudy.simulation.training.evaluation import model_outputs
 from understudy.simulation.training.jobs import Engine, Job, Recipe, Trained
@@ -127,7 +126,6 @@ def start_workers(n_workers: int) -> None:
 class Workbench:
     """A kit unpacked."""
 
-    recipe: Recipe
     engine: Engine
     module: nn.Module  # for evaluation: the engine's is pointed at rows while it trains
     x: torch.Tensor
@@ -138,26 +136,16 @@ def _unpacked(kit: RunKit) -> Workbench:
     attach.cache_clear()  # the run before may be gone, and its data with it
     recipe: Recipe = pickle.loads(attach(kit.recipe).numpy().tobytes())
     x, module = attach(kit.x), copy.deepcopy(recipe.module)
-    return Workbench(recipe, engine_for(recipe, x, attach(kit.y)), module, x)
+    return Workbench(engine_for(recipe, x, attach(kit.y)), module, x)
 
 
 def _train(kit: RunKit, order: TrainRequest) -> Trained:
-    def tensor(handle: Handle | None) -> torch.Tensor | None:
-        return None if handle is None else attach(handle)
-
-    bench = _unpacked(kit)
-    job = Job(
-        t=order.t,
-        clients=order.clients,
-        rows=order.rows,
-        params=attach(order.params),
-        matrix=attach(order.matrix),
-        starts=tensor(order.starts),
-        corrections=tensor(order.corrections),
-        lr=order.lr,
-    )
-    with kernels(bench.recipe.onednn):
-        return bench.engine.train(job)
+    bench = _unpacked(kit)  # first: it lets go of what the run before had attached
+    fields: dict[str, Any] = {
+        name: attach(value) if isinstance(value, Handle) else value
+        for name, value in vars(order).items()
+    }
+    return bench.engine.train(Job(**fields))
 
 
 def _outputs(kit: RunKit, order: tuple[Handle, Ints]) -> torch.Tensor:

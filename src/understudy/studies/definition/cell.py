@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from understudy.journal.protocol import Journal
     from understudy.simulation.run import Run
 
-NOT_IN_KEY = ("workers", "engine")  # how a cell is computed, not what it is
+NOT_IN_KEY = ("workers", "engine", "trainer")  # how a cell is computed, not what it is
 Label = str | float | int | bool | None
 
 

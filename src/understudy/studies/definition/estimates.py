@@ -1,6 +1,6 @@
 """How long cells take and how much room they need, counted without running or loading anything.
 
-The work of a round is counted as `LocalTrainer` counts it: steps, and multiply-adds of a forward
+The work of a round is counted as `Workload` counts it: steps, and multiply-adds of a forward
 and a backward pass. Seconds are those of a typical core; machines differ by a factor of two.
 """
 
@@ -25,11 +25,11 @@ from understudy.simulation.data.models import build
 from understudy.simulation.data.partitions import PARTITIONS
 from understudy.simulation.data.sources import source_of
 from understudy.simulation.training.batches import n_drawn_of, n_steps_of
-from understudy.simulation.training.conv_kernels import measure
+from understudy.simulation.training.convolution_backend import measure
 from understudy.simulation.training.engines import choose
 from understudy.simulation.training.evaluation import BATCH
 from understudy.simulation.training.jobs import Recipe
-from understudy.simulation.training.trainer import Pace, pace_of
+from understudy.simulation.training.trainers.workload import Pace, pace_of
 from understudy.studies.definition.cell import DataRecipe
 from understudy.studies.definition.identity import defaults_of
 from understudy.studies.definition.plugins import imported

@@ -27,8 +27,9 @@ from tests.simulation.training.kernels.nets import (
 )
 from understudy import fedavg
 from understudy.core.flat import Layout
+from understudy.core.roles import Trainer
 from understudy.parts.local import Local
-from understudy.simulation import Federation, LocalTrainer, simulate
+from understudy.simulation import Federation, TrainingTask, local_trainer, simulate
 from understudy.simulation.training.engines import choose, engine_for
 from understudy.simulation.training.jobs import Job
 from understudy.simulation.training.kernel_engine import KernelEngine
@@ -356,9 +357,12 @@ def test_convolutions_of_any_width_behind_another_layer(width):
 # -- parameters and indices ------------------------------------------------------------------------
 
 
-def trainers() -> list[LocalTrainer]:
+def trainers() -> list[Trainer]:
     data, module = federation((8, 9), (6,), 3), made(lambda: nn.Linear(6, 3))
-    return [LocalTrainer(data, module, LOCAL, 1, engine=name) for name in ("kernels", "loop")]
+    return [
+        local_trainer(TrainingTask.of(data, module, LOCAL, 1, engine=name))
+        for name in ("kernels", "loop")
+    ]
 
 
 BAD_PARAMS = {
@@ -377,7 +381,7 @@ def test_parameters_that_do_not_fit_are_the_same_error_for_both_engines(name):
     told = set()
     for trainer in trainers():
         for call in (
-            lambda by: by.train(params, cohort([0]), 0),
+            lambda by: by.train(params, cohort([0])),
             lambda by: by.losses(params, np.array([0])),
             lambda by: by.outputs(params, np.array([0])),
         ):
@@ -394,8 +398,8 @@ def test_parameters_that_fit_are_taken_however_they_lie(made_of):
     params = vector.repeat_interleave(2)[::2] if made_of == "a view" else vector.requires_grad_()
     asked = np.arange(5)
     for trainer in (by_kernels, by_loop):
-        arrivals = trainer.train(params, cohort([0, 1]), 0)
-        plain = trainer.train(vector.detach().clone(), cohort([0, 1]), 0, into="plain")
+        arrivals = trainer.train(params, cohort([0, 1]))
+        plain = trainer.train(vector.detach().clone(), cohort([0, 1]), into="plain")
         assert torch.equal(arrivals.deltas, plain.deltas)
         assert not arrivals.deltas.requires_grad
     found, expected = (by.outputs(params, asked) for by in (by_kernels, by_loop))

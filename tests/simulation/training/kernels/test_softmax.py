@@ -13,7 +13,7 @@ from tests.simulation.small import SEED, cohort, federation
 from tests.simulation.training.kernels.nets import recipe, trained
 from understudy.core.flat import Layout
 from understudy.parts.local import Local, Proximal, Scaffold
-from understudy.simulation import Federation, LocalTrainer
+from understudy.simulation import Federation, TrainingTask, local_trainer
 from understudy.simulation import build as build_model
 from understudy.simulation.training.kernel_engine import KernelEngine
 from understudy.simulation.training.local_sgd import LoopEngine
@@ -91,7 +91,7 @@ def test_corrections_of_scaffold_through_the_trainer():
     params = Layout.of(module).vector(module)
     shifts = torch.from_numpy(np.random.default_rng(1).normal(size=(3, len(params))))
     asked = cohort([1, 2], correction=lambda client: shifts[client])
-    arrivals = LocalTrainer(data, module, local, SEED).train(params, asked, 0)
+    arrivals = local_trainer(TrainingTask.of(data, module, local, SEED)).train(params, asked)
     loop = LoopEngine(recipe(build_model(module, (), 0, 0), data, local), data.x, data.y)
     expected, results = trained(loop, module, [1, 2], corrections=shifts[[1, 2]])
     torch.testing.assert_close(arrivals.deltas, expected, rtol=1e-10, atol=1e-13)
@@ -191,7 +191,7 @@ def test_labels_beyond_the_outputs_are_an_error(make):
         trained(LoopEngine(recipe(module, data, Local()), data.x, data.y), module, [0, 1, 2])
     params = Layout.of(module).vector(module)
     with pytest.raises((IndexError, ValueError)):
-        LocalTrainer(data, module, Local(), SEED).train(params, cohort([0, 1, 2]), 0)
+        local_trainer(TrainingTask.of(data, module, Local(), SEED)).train(params, cohort([0, 1, 2]))
 
 
 def test_a_batch_size_beyond_all_sizes_takes_no_more_memory(build):

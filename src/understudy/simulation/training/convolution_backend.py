@@ -1,7 +1,7 @@
-"""Which convolution kernels are used: by a rule, never by the clock.
+"""Which library computes convolutions, oneDNN or torch itself, and what a forward pass costs.
 
-oneDNN loses on one-channel inputs and on small calls and wins on larger ones. The two differ in
-the last bits, so the choice is part of a run and stored with it.
+By a rule, never by the clock: oneDNN loses on one-channel inputs and on small calls and wins on
+larger ones. The two differ in the last bits, so the choice is part of a run and stored with it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from understudy.core.threads import alone_in_torch
+from understudy.simulation.training.targets import outputs_for
 
 LARGE_CALL = 4e6  # multiply-adds of one convolution call from which oneDNN wins
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -29,7 +30,6 @@ class Cost:
     onednn: bool
 
 
-@torch.no_grad()
 def measure(module: nn.Module, example: torch.Tensor, batch_size: int) -> Cost:
     """Pass one example through, and count what convolutions and linear layers multiply."""
     total, favoured = 0.0, 0.0
@@ -47,11 +47,9 @@ def measure(module: nn.Module, example: torch.Tensor, batch_size: int) -> Cost:
                 favoured += work
 
     hooks = [layer.register_forward_hook(count) for layer in module.modules()]
-    training = module.training
     try:
-        module.eval()(example)
+        outputs_for(module, example)
     finally:
-        module.train(training)
         for hook in hooks:
             hook.remove()
     convolves = any(isinstance(layer, CONVOLUTIONS) for layer in module.modules())

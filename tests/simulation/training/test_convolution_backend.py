@@ -13,8 +13,8 @@ from torch.nn.functional import cross_entropy
 from tests.simulation.small import SEED, cohort, federation
 from understudy import CheckpointError, Local, fedavg
 from understudy.memory.tensor_stream import Reader
-from understudy.simulation import LocalTrainer, build, simulate
-from understudy.simulation.training.conv_kernels import kernels, measure
+from understudy.simulation import TrainingTask, build, local_trainer, simulate
+from understudy.simulation.training.convolution_backend import kernels, measure
 
 
 def flags() -> tuple[bool, bool, int]:
@@ -121,19 +121,21 @@ class Spy:
 def test_training_uses_the_rule_and_leaves_torch_as_it_was(model, shape, batch_size, onednn):
     data = federation((20, 21), shape, 10, dtype=torch.float32)
     module, spy = build(model, shape, 10, 0), Spy()
-    trainer = LocalTrainer(data, module, Local(batch_size=batch_size), SEED, spy, workers=1)
-    assert trainer.onednn is onednn
+    trainer = local_trainer(
+        TrainingTask.of(data, module, Local(batch_size=batch_size), SEED, spy, workers=1)
+    )
+    assert trainer.task.recipe.onednn is onednn
     spy.seen.clear()  # what targets were looked at with
-    params = trainer.layout.vector(module)
+    params = trainer.task.layout.vector(module)
     torch.set_num_threads(2)
     try:
         before = flags()
-        trainer.train(params, cohort([0, 1]), 0)
+        trainer.train(params, cohort([0, 1]))
         assert flags() == before
         assert set(spy.seen) == {(onednn, False, 1)}
         spy.fails = True
         with pytest.raises(ArithmeticError, match="a loss of the user's"):
-            trainer.train(params, cohort([0, 1]), 0)
+            trainer.train(params, cohort([0, 1]))
         assert flags() == before
         with pytest.raises(ArithmeticError):
             trainer.losses(params, np.array([0]))
@@ -146,8 +148,8 @@ def test_the_growing_batch_does_not_change_the_choice():
     """One choice for a whole run, by its first batch size, or its bits would hang on the round."""
     data = federation((20, 21), (3, 32, 32), 10, dtype=torch.float32)
     local = Local(batch_size=5, batch_growth=1)
-    trainer = LocalTrainer(data, build("lenet5", (3, 32, 32), 10, 0), local, SEED)
-    assert trainer.onednn is False
+    trainer = local_trainer(TrainingTask.of(data, build("lenet5", (3, 32, 32), 10, 0), local, SEED))
+    assert trainer.task.recipe.onednn is False
 
 
 def test_the_choice_is_stored_with_the_run(tmp_path, monkeypatch):
@@ -161,7 +163,7 @@ def test_the_choice_is_stored_with_the_run(tmp_path, monkeypatch):
     about = Reader(tmp_path / "server" / "state.safetensors").about
     stored = json.loads(about["numbers"]["extra.about"])
     assert stored["onednn"] is False
-    monkeypatch.setattr("understudy.simulation.training.conv_kernels.LARGE_CALL", 1)
+    monkeypatch.setattr("understudy.simulation.training.convolution_backend.LARGE_CALL", 1)
     with pytest.raises(CheckpointError, match="onednn is False there, True here"):
         call()
 
