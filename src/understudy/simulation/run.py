@@ -197,7 +197,8 @@ class Run:
 
     def _resolved(self) -> dict[str, Any]:
         """What a study would say of the run."""
-        told = [item.name for item in told_fields(self.settings) if item.name != "model"]
+        fields = (item.name for item in told_fields(self.settings))
+        told = [name for name in fields if name not in ("model", "trainer")]
         return {
             "data": {"class": "simulation"},
             "model": {"class": type(self._first).__name__},
@@ -405,9 +406,11 @@ class Run:
     def close(self) -> None:
         """Commit, and let go of shared memory and of the folder."""
         self._loop.commit()
-        self._trainer.close()
-        if self.state._run_folder is not None:
-            self._loop.close()
+        try:
+            self._trainer.close()
+        finally:
+            if self.state._run_folder is not None:
+                self._loop.close()
 
     def __enter__(self) -> Self:
         return self

@@ -127,6 +127,17 @@ def test_a_run_is_resumed_with_another_trainer(tmp_path):
     assert all_facts(simulate(DATA, fedavg(local=LOCAL), **GIVEN, folder=tmp_path)) == expected
 
 
+def test_a_trainer_that_cannot_be_closed_leaves_the_folder_free(tmp_path):
+    class Stuck(Alone):
+        def close(self):
+            raise OSError("no answer")
+
+    with pytest.raises(Exception, match="no answer"):
+        list(simulate(DATA, fedavg(local=LOCAL), **GIVEN, folder=tmp_path, trainer=Stuck))
+    again = simulate(DATA, fedavg(local=LOCAL), **GIVEN, folder=tmp_path)
+    assert [log.t for log in again] == [0, 1, 2]
+
+
 def test_it_is_in_no_cells_key_and_is_no_key_of_a_study():
     def task(**more: Any) -> Task:
         return Task(DATA, "softmax", fedavg(local=LOCAL), 2, **more)
