@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, TypeVar
 
 from understudy.core import checks
-from understudy.core.brief import shown
+from understudy.core.shown import shown
 from understudy.core.types import RoundLog
 
 Record = TypeVar("Record")

@@ -12,7 +12,7 @@ import torch
 from flwr.app import ArrayRecord, RecordDict
 
 from understudy.core import checks
-from understudy.core.brief import shown
+from understudy.core.shown import shown
 from understudy.core.types import Reason
 from understudy.flower import names
 from understudy.flower.model_arrays import ModelArrays, Unreadable
