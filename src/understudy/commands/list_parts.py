@@ -14,7 +14,6 @@ import typer
 
 from understudy import registry
 from understudy.commands import text
-from understudy.measures import MEASURES, Measure, measure
 
 
 def list_parts(
@@ -77,6 +76,8 @@ def _analyses() -> Mapping[str, Any]:
 
 
 def _measures() -> Mapping[str, Any]:
+    from understudy.measures import MEASURES, measure
+
     return {name: measure(name) for name in MEASURES}
 
 
@@ -233,7 +234,7 @@ def _unknown(name: str) -> str:
 
 def _explained(part: Any, width: int) -> Iterator[str]:
     """The parameters in the words of the part's documentation."""
-    written = "" if isinstance(part, Measure) else inspect.getdoc(part) or ""
+    written = "" if _is_measure(part) else inspect.getdoc(part) or ""
     found = re.search(r"^Parameters\n-+\n(.*?)(?=^\S[^\n]*\n-+\n|\Z)", written, re.M | re.S)
     if found is None:
         return
@@ -248,16 +249,22 @@ def _indented(text: str, width: int, by: int) -> list[str]:
     return textwrap.wrap(text, width, initial_indent=" " * by, subsequent_indent=" " * by)
 
 
+def _is_measure(part: Any) -> bool:
+    from understudy.measures import Measure
+
+    return isinstance(part, Measure)
+
+
 def _summary(part: Any) -> str:
     """The first sentence of what the part says of itself, as plain text."""
-    if isinstance(part, Measure):
+    if _is_measure(part):
         return part.about
     written = inspect.getdoc(part) or ""
     return " ".join(written.split("\n\n", maxsplit=1)[0].split()).replace("`", "")
 
 
 def _parameters(section: Section, part: Any) -> Iterator[str]:
-    if isinstance(part, Measure):
+    if _is_measure(part):
         yield part.head
         if part.lower_is_better is not None:
             yield "lower is better" if part.lower_is_better else "higher is better"

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from understudy.core.intervals import half_width
 from understudy.core.types import Floats
-from understudy.plots.measures import measure
+from understudy.measures import measure
 from understudy.plots.runs import Runs, by_client
 from understudy.plots.series import labels_in, need, one_group
 from understudy.plots.style import (

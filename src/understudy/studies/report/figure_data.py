@@ -12,8 +12,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from understudy import plots
-from understudy.measures import evaluated_rounds
-from understudy.plots.measures import measure
+from understudy.measures import evaluated_rounds, measure
 from understudy.studies.definition.cell import Label
 from understudy.studies.report.stand_ins import by_round
 from understudy.studies.statistics.frames import rows_of_clients
@@ -188,7 +187,7 @@ class FigureData:
         title = title_of(group)
         self.tell(
             section,
-            f"{how.words[:1].upper()}{how.words[1:]}: {shown} {where}"
+            f"{how.long_words[:1].upper()}{how.long_words[1:]}: {shown} {where}"
             f"{' of ' + title if title else ''}, so there is no picture.",
         )
         return True

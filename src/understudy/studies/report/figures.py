@@ -12,8 +12,7 @@ from matplotlib.figure import Figure
 
 from understudy import plots
 from understudy.core.files import write_file
-from understudy.measures import evaluated_rounds, main_metric
-from understudy.plots.measures import measure
+from understudy.measures import evaluated_rounds, main_metric, measure
 from understudy.plots.saving import FORMATS
 from understudy.studies.report import client_figures, round_figures
 from understudy.studies.report.figure_data import (
@@ -165,7 +164,7 @@ def levels(data: FigureData) -> Iterator[Picture]:
             one = Group(members[0].labels, tuple(others))
             if _is_flat(data, section, one, frame, metric):
                 continue
-            words = measure(metric, evaluated_rounds(frame)).words
+            words = measure(metric, evaluated_rounds(frame)).long_words
             yield drawn(
                 f"levels-{axis}",
                 section,

@@ -8,7 +8,7 @@ from itertools import groupby
 
 import pandas as pd
 
-from understudy.measures import evaluated_rounds, is_metric, measure, rounds_averaged
+from understudy.measures import MEASURES, evaluated_rounds, is_metric, measure
 from understudy.studies.report.figure_data import MOST_GROUPS, FigureData, title_of
 from understudy.studies.statistics.comparison import compare
 from understudy.studies.statistics.comparison_table import (
@@ -21,28 +21,6 @@ from understudy.studies.statistics.comparison_table import (
 from understudy.studies.statistics.text_table import NOTHING, ZERO, TextTable, label_word, number
 from understudy.studies.store.store import StoredCell, StoredStudy
 
-MEASURES = {  # tables beside the main one, each with those of its measures that were taken
-    "More about accuracy and loss": (
-        "accuracy_best",
-        "accuracy_last",
-        "accuracy_tail",
-        "accuracy_last10",
-        "fluctuation",
-        "loss_best",
-        "loss_last",
-        "train_loss_last",
-        "validation_loss_last",
-    ),
-    "Cost of reaching the target": ("rounds_to_target", "clock_to_target", "megabytes_to_target"),
-    "Over clients": (
-        "client_accuracy_mean",
-        "client_accuracy_variance",
-        "client_accuracy_worst10",
-        "client_accuracy_best10",
-        "count_variance",
-    ),
-    "Substitution and similarity": ("oracle_error_relative", "evaluations_spared"),
-}
 OFTEN_ZERO = (  # without delays, without a sampler, without a race: nobody would miss them
     "clock_to_target",
     "count_variance",
@@ -81,7 +59,7 @@ def main_table(runs: pd.DataFrame, metric: str) -> Table:
 
 def beside(runs: pd.DataFrame, metric: str) -> bool:
     """Whether the last round's accuracy is told beside the main measure: it is another number."""
-    over = rounds_averaged(metric, evaluated_rounds(runs))
+    over = measure(metric).rounds_averaged(evaluated_rounds(runs))
     return metric == "accuracy_tail" and over is not None and over[1] > 1
 
 
@@ -105,15 +83,15 @@ def more_tables(runs: pd.DataFrame, cells: Sequence[StoredCell], metric: str) ->
     """Tables beside the main one."""
     tables = []
     found = dict.fromkeys(name for cell in cells for name in cell.findings_metrics)
-    told = {name for names in MEASURES.values() for name in names}
+    told = [one for one in MEASURES.values() if one.table]
     # with a tail of one round, the last round's is the same number
     shown_first = {metric, LAST_ROUND} if metric == "accuracy_tail" else {metric}
-    others = [str(name) for name in runs.columns if name not in told and name not in found]
-    asked = [name for name in others if is_metric(name) and name not in shown_first]
-    first, *rest = MEASURES
-    kinds = {first: MEASURES[first], METRICS: tuple(asked[:MOST_METRICS])}
-    kinds |= {title: MEASURES[title] for title in rest}
-    kinds[FOUND] = tuple(name for name in found if name not in told)
+    others = [name for name in map(str, runs.columns) if name not in {*found, *shown_first}]
+    asked = [name for name in others if is_metric(name) and not measure(name).table]
+    kinds: dict[str, list[str]] = {told[0].table: [], METRICS: asked[:MOST_METRICS]}
+    for one in told:
+        kinds.setdefault(one.table, []).append(one.name)
+    kinds[FOUND] = [name for name in found if not measure(name).table]
     for title, names in kinds.items():
         taken = [name for name in names if name not in shown_first and _worth_showing(runs, name)]
         # of a metric 0 is a result: a class that no model ever recognises

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from understudy import plots
-from understudy.plots.measures import measure
+from understudy.measures import measure
 from understudy.studies.report.figure_data import (
     LARGEST_SHARE,
     MOST_GROUPS,
@@ -37,7 +37,7 @@ def curves(data: FigureData) -> Iterator[Picture]:
         metrics = metrics[:1]
     for metric in metrics or data.other_metrics:
         section = "Convergence"
-        words = measure(metric).words.capitalize()
+        words = measure(metric).long_words.capitalize()
         for group in data.groups[:MOST_CURVES]:
             frame = data.rounds_of(group)
             if metric not in frame or frame[metric].isna().all():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from understudy.core.printable import one_line
-from understudy.measures import Counts, Measure, lower_is_better, measure, span
+from understudy.measures import Counts, Measure, measure, span
 from understudy.studies.definition.tune_table import Edges, Picks
 from understudy.studies.statistics import tables
 from understudy.studies.statistics.best_rows import best_rows
@@ -119,7 +119,7 @@ class Comparison:
     @property
     def lower_is_better(self) -> bool | None:
         """None: neither way is better, or it is not known."""
-        return lower_is_better(self.metric)
+        return self.measure.lower_is_better
 
     def to_markdown(self) -> str:
         """A table in Markdown, with notes below it."""
