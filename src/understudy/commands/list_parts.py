@@ -258,7 +258,7 @@ def _is_measure(part: Any) -> bool:
 def _summary(part: Any) -> str:
     """The first sentence of what the part says of itself, as plain text."""
     if _is_measure(part):
-        return part.about
+        return str(part.about)
     written = inspect.getdoc(part) or ""
     return " ".join(written.split("\n\n", maxsplit=1)[0].split()).replace("`", "")
 

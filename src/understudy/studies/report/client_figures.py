@@ -54,13 +54,8 @@ def attendance(data: FigureData) -> Iterator[Picture]:
             title = f"availability {label_word(mode)}"
         if len(np.unique(outcomes)) < 2:
             became = Outcome(int(outcomes[0][0])).name.lower().replace("_", " ")
-            where = f"{title}: " if title else ""
-            data.tell(
-                "Attendance",
-                f"{where}every client {became} in every round, so there is no picture."
-                if became == "came"
-                else f"{where}every client was {became} in every round, so there is no picture.",
-            )
+            where, was = f"{title}: " if title else "", "" if became == "came" else "was "
+            data.tell("Attendance", f"{where}every client {was}{became} in every round.")
             continue
         rounds = f"First {MOST_ROUNDS} rounds" if cell.rounds > MOST_ROUNDS else "All rounds"
         yield Picture(
@@ -95,9 +90,8 @@ def represented(data: FigureData) -> Iterator[Picture]:
             STAND_INS,
             group,
             partial(_whole_share, pd.concat(shown), styles=data.styles),
-            "Share of the clients that did not come for which something stood in, by round, "
-            "with the first seed: an own last update, another client's, or a mixture."
-            + (" Strategies that represent no absent client are left out." if left_out else "")
+            "First seed."
+            + (" Left out: strategies that represent no absent client." if left_out else "")
             + data.beyond(MOST_GROUPS),
         )
 
@@ -118,12 +112,11 @@ def stand_ins(data: FigureData) -> Iterator[Picture]:
         if not counts.any():
             continue
         groups = _clusters(cell)
-        caption = f"{cell.labels['strategy']}, seed {cell.seed}: how many rounds the client of "
-        caption += "the column stood in for the absent client of the row."
+        caption = f"Seed {cell.seed}: rounds in which the column's client stood in for the row's."
         if groups is not None:
-            caption += " Squares are the clusters, which the method does not know."
+            caption += " Squares: clusters, unknown to the method."
         if mixed:
-            caption += f" A mixture of updates did so {mixed} times, which is not shown."
+            caption += f" Not shown: {mixed} by a mixture."
         title = titled(title_of(data.groups[0]), cell.labels["strategy"])
         yield Picture(
             file_name("stood-in", cell.labels["strategy"]),
@@ -151,8 +144,8 @@ def similarities(data: FigureData) -> Iterator[Picture]:
                     groups,
                     names=names_of(cell, len(arrays["similarity"])),
                 ),
-                f"Mean similarity of the updates of two clients as {cell.labels['strategy']} "
-                f"has it after the last round, seed {cell.seed}; grey: never came together.",
+                f"Mean similarity of two clients' updates as {cell.labels['strategy']} has it "
+                f"after the last round, seed {cell.seed}; grey: never came together.",
                 cell.labels["strategy"],
             )
 
@@ -172,9 +165,8 @@ def counts(data: FigureData) -> Iterator[Picture]:
             "Sampling counts",
             group,
             partial(plots.sampling_counts, frame, styles=data.styles),
-            "In how many rounds each client was wanted, sorted; mean over seeds. The flatter, "
-            "the more even."
-            + (" Strategies that want everybody are left out." if everybody else "")
+            "Rounds in which each client was wanted, sorted; mean over seeds."
+            + (" Left out: strategies that want everybody." if everybody else "")
             + data.beyond(MOST_GROUPS),
         )
 
@@ -193,9 +185,8 @@ def client_accuracies(data: FigureData) -> Iterator[Picture]:
             section,
             group,
             partial(plots.client_accuracy, frame, styles=data.styles),
-            f"Density of the last model's accuracy for each client, {tested_on(frame)}; all "
-            "seeds together. Dot: mean; bar: from the 10th to the 90th percentile."
-            + data.beyond(MOST_GROUPS),
+            f"The last model, {tested_on(frame)}; all seeds. Dot: mean; bar: 10th to 90th "
+            "percentile." + data.beyond(MOST_GROUPS),
         )
 
 
@@ -222,8 +213,7 @@ def shapley_values(data: FigureData) -> Iterator[Picture]:
                     ),
                     styles=data.styles,
                 ),
-                "What each client's last update adds to the model's test accuracy; mean over "
-                "seeds.",
+                "What each client's last update adds; mean over seeds.",
             )
 
 

@@ -21,10 +21,7 @@ MOST_METHODS = 6  # columns of methods beside the baseline
 METRICS = ("accuracy", "loss")  # the first that was measured for each client
 TESTED_ON = {
     "own": "on the client's own held-out examples",
-    "matched": (
-        "not on examples of the client's own, but on a draw from the common test set in the "
-        "proportions of its labels"
-    ),
+    "matched": "not on the client's own examples: on test data in the proportions of its labels",
 }
 
 
@@ -201,8 +198,8 @@ def _notes(
     if metric is None:
         rounds = max(cell.rounds for cell in data.cells)
         notes.append(
-            "How well the model serves each client was not measured: per_client_every = "
-            f"{rounds} does so after the last round. Who came least is first."
+            f"Accuracy of each client: not measured (per_client_every = {rounds} does so after the "
+            "last round)."
         )
         return notes
     words = measure(metric).words.capitalize()
@@ -210,24 +207,15 @@ def _notes(
     told = where.pop() if len(where) == 1 else TESTED_ON["matched"]
     notes.append(f"{words}: of the last model, {told}.")
     best = {group.best for group in groups if group.best is not None}
-    if len(best) == 1:
-        notes.append(
-            f"Difference: {best.pop()}, the method with the best mean over clients, minus "
-            f"{baseline}. Who loses most is first."
-        )
-    elif best:
-        notes.append(
-            f"Difference: the method with the best mean over clients minus {baseline}; who loses "
-            "most is first."
-        )
-    else:
-        notes.append("Who is served worst is first.")
+    if best:
+        which = best.pop() if len(best) == 1 else "the method"
+        notes.append(f"Difference: {which}, best mean over clients, minus {baseline}.")
     if n_seeds < max(data.most_seeds, 1):
         notes.append("Each seed divides the data anew, so only the first is shown.")
     most = max(len(group.rows) for group in groups)
     if most > MOST_CLIENTS:
         notes.append(
-            f"Of {most} clients the {MOST_CLIENTS // 2} at either end are shown; "
+            f"Of {most} clients the {MOST_CLIENTS // 2} at either end; "
             'results(…, level="client") has all.'
         )
     if len(data.groups) > len(groups):

@@ -17,7 +17,7 @@ from understudy.studies.definition.cell import Label
 from understudy.studies.report.stand_ins import by_round
 from understudy.studies.statistics.frames import rows_of_clients
 from understudy.studies.statistics.groups import Group, groups_of
-from understudy.studies.statistics.text_table import label_word
+from understudy.studies.statistics.text_table import heading_of, label_word
 from understudy.studies.store.store import Store, StoredCell
 
 LONGEST_NAME = 120  # characters of a file's name, without its ending
@@ -74,7 +74,7 @@ class FigureData:
         self.runs = runs.iloc[chosen].reset_index(drop=True)
         self.groups = groups_of(self.cells)
         self.styles = plots.styles([cell.labels["strategy"] for cell in cells])
-        self.unfinished = "" if any(done) else " No cell is done yet: these are rounds so far."
+        self.unfinished = "" if any(done) else " No cell is done yet."
         self.told: dict[str, list[str]] = {}  # section → what stands in place of flat pictures
         self._rounds: dict[str, pd.DataFrame] = {}
         self._stand_ins: dict[str, pd.DataFrame] = {}
@@ -188,7 +188,7 @@ class FigureData:
         self.tell(
             section,
             f"{how.long_words[:1].upper()}{how.long_words[1:]}: {shown} {where}"
-            f"{' of ' + title if title else ''}, so there is no picture.",
+            f"{' of ' + title if title else ''}.",
         )
         return True
 
@@ -219,7 +219,7 @@ def drawn(
 
 def title_of(group: Group) -> str:
     """What tells a group from the others, in words; empty where it is the only one."""
-    return ", ".join(f"{name} {label_word(group.labels[name])}" for name in group.varying)
+    return heading_of((name, group.labels[name]) for name in group.varying)
 
 
 def titled(title: str | None, strategy: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -9,16 +10,27 @@ from itertools import groupby
 import pandas as pd
 
 from understudy.measures import MEASURES, evaluated_rounds, is_metric, measure
+from understudy.studies.report.conclusions import verdict
 from understudy.studies.report.figure_data import MOST_GROUPS, FigureData, title_of
 from understudy.studies.statistics.comparison import compare
 from understudy.studies.statistics.comparison_table import (
     REACHED,
-    Comparison,
     columns_worth_showing,
     mean_head,
+    not_all_reached_note,
     table_of_comparison,
+    target_note,
+    value_word,
 )
-from understudy.studies.statistics.text_table import NOTHING, ZERO, TextTable, label_word, number
+from understudy.studies.statistics.constant_prediction import REFERENCE, is_warning
+from understudy.studies.statistics.text_table import (
+    NOTHING,
+    ZERO,
+    TextTable,
+    heading_of,
+    label_word,
+    number,
+)
 from understudy.studies.store.store import StoredCell, StoredStudy
 
 OFTEN_ZERO = (  # without delays, without a sampler, without a race: nobody would miss them
@@ -30,6 +42,7 @@ LAST_ROUND = "accuracy_last"
 METRICS = "Other metrics"  # those that the study asks for
 MOST_METRICS = 12  # columns of them; recalls are one for each class
 FOUND = "Results of the analyses"
+CONSTANT = "(constant prediction)"
 STAND_INS = {  # columns of a table of stand-ins, and their heads
     "absent": "did not come",
     "own": "own last update",
@@ -50,11 +63,22 @@ class Table:
 
 
 def main_table(runs: pd.DataFrame, metric: str) -> Table:
-    comparison = compare(runs, metric)
-    table, n_labels = table_of_comparison(comparison), len(comparison.labels)
+    comparison = replace(compare(runs, metric), differences=None)  # which the first lines tell
+    table, shown = table_of_comparison(comparison), comparison.measure
+    if comparison.tested[0]:
+        rows = comparison.rows.to_dict("records")
+        words = [verdict(comparison, row) for row in rows]
+        last_p = max(place for place, head in enumerate(table.heads) if head.startswith("p ("))
+        table = _with_column(table, last_p + 1, f"against {comparison.baseline}", words)
     if beside(runs, metric):
-        table = _with_last_round(table, runs, mean_head(comparison))
-    return _grouped(comparison.measure.words, table, n_labels)
+        last = compare(runs, LAST_ROUND)
+        other = table_of_comparison(last)
+        at, place = other.heads.index(mean_head(last)), table.heads.index(mean_head(comparison))
+        words = [row[at] for row in other.cells]
+        table = _with_column(table, place + 1, mean_head(last), words)
+    if ", " in shown.words:  # the head tells over how many rounds
+        table = replace(table, notes=tuple(note for note in table.notes if note != shown.about))
+    return _grouped(shown.words, table, len(comparison.labels))
 
 
 def beside(runs: pd.DataFrame, metric: str) -> bool:
@@ -63,17 +87,12 @@ def beside(runs: pd.DataFrame, metric: str) -> bool:
     return metric == "accuracy_tail" and over is not None and over[1] > 1
 
 
-def _with_last_round(table: TextTable, runs: pd.DataFrame, head: str) -> TextTable:
-    last = compare(runs, LAST_ROUND)
-    column = mean_head(last)
-    words = table_of_comparison(last)
-    place, at = table.heads.index(head) + 1, words.heads.index(column)
+def _with_column(table: TextTable, place: int, head: str, words: Sequence[str]) -> TextTable:
     return replace(
         table,
-        heads=(*table.heads[:place], column, *table.heads[place:]),
+        heads=(*table.heads[:place], head, *table.heads[place:]),
         cells=tuple(
-            (*row[:place], other[at], *row[place:])
-            for row, other in zip(table.cells, words.cells, strict=True)
+            (*row[:place], word, *row[place:]) for row, word in zip(table.cells, words, strict=True)
         ),
         right=table.right | {len(table.heads)},  # all columns from the first number on
     )
@@ -100,7 +119,7 @@ def more_tables(runs: pd.DataFrame, cells: Sequence[StoredCell], metric: str) ->
         if shown:
             table = _side_by_side(title, runs, shown)
             words = ", ".join(measure(name).words for name in zero if name not in OFTEN_ZERO)
-            note = (f"0 in every run, and so left out: {words}.",) if words else ()
+            note = (f"0 in every run: {words}.",) if words else ()
             if title == METRICS and len(asked) > MOST_METRICS:
                 left = len(asked) - MOST_METRICS
                 note = (*note, f"{left} more are not shown; results(…) has all.")
@@ -127,7 +146,10 @@ def _grouped(title: str, table: TextTable, n_labels: int) -> Table:
     kept, told = columns_worth_showing(table)
     kept = [place for place in kept if place >= n_labels]
     rows = [
-        (_heading(table.heads[:n_labels], row[:n_labels]), tuple(row[place] for place in kept))
+        (
+            heading_of(zip(table.heads[:n_labels], row, strict=False)),
+            tuple(row[place] for place in kept),
+        )
         for row in table.cells
     ]
     return Table(
@@ -139,58 +161,48 @@ def _grouped(title: str, table: TextTable, n_labels: int) -> Table:
 
 
 def _side_by_side(title: str, runs: pd.DataFrame, names: Sequence[str]) -> Table:
-    """Means of several measures, one column each."""
+    """Means of several measures, one column each; what the first table says is not repeated."""
     plain = runs.copy()
     plain.attrs = {name: value for name, value in runs.attrs.items() if name != "baseline"}
     heads: list[tuple[str, bool]] = [("strategy", False)]
     rows: dict[tuple[str, str], list[str]] = {}
+    constants: dict[str, dict[int, str]] = {}  # group → column → what a constant prediction has
     notes: dict[str, None] = {}
     for name in names:
-        comparison = _without_what_the_first_table_says(compare(plain, name))
+        comparison = compare(plain, name)
+        shown = comparison.measure
         table, n_labels = table_of_comparison(comparison), len(comparison.labels)
         columns = [table.heads.index(mean_head(comparison))]
         if REACHED in table.heads and (REACHED, True) not in heads:  # the same for all its costs
             columns.insert(0, table.heads.index(REACHED))
         heads += [(table.heads[place], True) for place in columns]
-        for row in table.cells:
-            group = _heading(table.heads[:n_labels], row[:n_labels])
+        for row, found in zip(table.cells, comparison.rows.to_dict("records"), strict=True):
+            group = heading_of(zip(comparison.labels, row, strict=False))
             own = rows.setdefault((group, row[n_labels]), [])
             own += [ZERO if _only_zeros(row[place]) else row[place] for place in columns]
-        notes |= dict.fromkeys(table.notes)
-    notes.pop("Lower is better.", None)  # said of one column, it would be read of all
-    words = [
-        (group, (strategy, *cells))
-        for (group, strategy), cells in rows.items()
-        if not set(cells) <= {NOTHING, ZERO}
-    ]
-    nothing = dict.fromkeys(
-        strategy
-        for (_, strategy), cells in rows.items()
-        if ZERO in cells and set(cells) <= {NOTHING, ZERO}
-    )
-    if nothing:
-        notes[f"Left out where all of these are 0 (to the shown digits): {', '.join(nothing)}."] = (
-            None
-        )
-    return Table(title, tuple(heads), _by_heading(words), tuple(notes))
-
-
-def _without_what_the_first_table_says(comparison: Comparison) -> Comparison:
-    """One of several columns: a constant prediction's number says of which it is."""
-    constant = comparison.reference
-    if constant is not None:
-        constant = f"{constant.removesuffix('.')} in {comparison.measure.phrase}."
-    # a cell without a value is – here
-    return replace(comparison, without_value=0, reference=constant, beside=None)
+            if not math.isnan(found.get(REFERENCE, math.nan)):
+                word = value_word(comparison, found[REFERENCE]).removesuffix(f" {shown.unit}")
+                constants.setdefault(group, {})[len(heads) - 2] = word
+        told = [shown.about] if shown.about and ", " not in shown.words else []
+        if comparison.reference is not None and is_warning(comparison.reference):
+            told.append(f"{comparison.reference.removesuffix('.')} in {shown.phrase}.")
+        told += [*target_note(comparison), *not_all_reached_note(comparison)]
+        notes |= dict.fromkeys(told)
+    nothing = [who for who, cells in rows.items() if set(cells) <= {NOTHING, ZERO}]
+    if any(ZERO in rows[who] for who in nothing):
+        notes["Not listed: 0 in all columns."] = None
+    words = [(who[0], (who[1], *cells)) for who, cells in rows.items() if who not in nothing]
+    grouped = []
+    for group, members in _by_heading(words):
+        known = constants.get(group, {})
+        constant = [known.get(place, NOTHING) for place in range(len(heads) - 1)]
+        grouped.append((group, (*members, (CONSTANT, *constant)) if known else members))
+    return Table(title, tuple(heads), tuple(grouped), tuple(notes))
 
 
 def _only_zeros(word: str) -> bool:
     """Whether a mean with its interval says nothing but zeros."""
     return bool(word) and not word.strip("0.± ")
-
-
-def _heading(names: Sequence[str], words: Sequence[str]) -> str:
-    return ", ".join(f"{name} {word}" for name, word in zip(names, words, strict=True))
 
 
 def _by_heading(
@@ -265,8 +277,5 @@ def stand_ins_table(data: FigureData) -> Table | None:
     if not rows:
         return None
     heads = (("strategy", False), *((head, True) for head in STAND_INS.values()))
-    note = (
-        "Clients per round, mean over the rounds of the first seed. A client that is represented "
-        "in several ways is counted in each."
-    )
+    note = "Clients per round, first seed; one represented in several ways counts in each."
     return Table("What represented absent clients", heads, _by_heading(rows), (note,))

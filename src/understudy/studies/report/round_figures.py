@@ -26,12 +26,12 @@ MOST_CURVES = 12  # groups that get a picture of their curves
 def curves(data: FigureData) -> Iterator[Picture]:
     """Accuracy by round; the loss too where groups are few, or where there is no accuracy."""
     band = (
-        "Mean over seeds; bands: 95 % interval of that mean, in each round by itself."
+        "mean over seeds, with its 95 % interval in each round."
         if data.most_seeds >= 3
-        else "Mean over seeds; no bands, which take three seeds."
+        else "mean over seeds; no bands, which take three."
     )
     if data.most_seeds == 1:
-        band = "One seed: differences may be chance."
+        band = "one seed, so differences may be chance."
     metrics = [name for name in ("test_accuracy", "test_loss") if data.measured(name)]
     if len(data.groups) > MOST_GROUPS:
         metrics = metrics[:1]
@@ -55,7 +55,7 @@ def curves(data: FigureData) -> Iterator[Picture]:
                     styles=data.styles,
                     level=_constant(data.runs_of([group]), metric),
                 ),
-                f"{words} by round. {band}{data.unfinished}{data.beyond(MOST_CURVES)}",
+                f"{words}: {band}{data.unfinished}{data.beyond(MOST_CURVES)}",
             )
 
 
@@ -82,9 +82,8 @@ def errors(data: FigureData) -> Iterator[Picture]:
                 "Substitution error",
                 group,
                 partial(plots.substitution_error, frame, metric, styles=data.styles),
-                "Squared distance of each round's update from the one that all clients "
-                "together would have given, divided by the latter's squared length. Mean over "
-                f"seeds.{data.beyond(MOST_GROUPS)}",
+                "Squared distance of each round's update from that of all clients, relative to the "
+                f"latter's squared length; mean over seeds.{data.beyond(MOST_GROUPS)}",
             )
 
 
@@ -101,8 +100,7 @@ def largest_shares(data: FigureData) -> Iterator[Picture]:
                 section,
                 group,
                 partial(plots.convergence, frame, LARGEST_SHARE, styles=data.styles),
-                "The largest share that any one client's row has in a round's update: near "
-                "100 %, one client alone decides. Mean over "
+                "Near 100 %, one client alone decides. Mean over "
                 f"seeds.{data.unfinished}{data.beyond(MOST_GROUPS)}",
             )
 
@@ -126,6 +124,6 @@ def sigmas(data: FigureData) -> Iterator[Picture]:
                 "How far apart updates are",
                 group,
                 partial(plots.convergence, pd.concat(tables), "sigma²", "kind", log=True),
-                f"Largest squared distance between the updates of any two clients (σ_P²) and "
-                f"of friends (σ_F²), under {strategy}. Mean over seeds.",
+                f"Largest squared distance between updates of any two clients (σ_P²) and of "
+                f"friends (σ_F²), under {strategy}; mean over seeds.",
             )

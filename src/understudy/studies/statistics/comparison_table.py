@@ -24,6 +24,7 @@ from understudy.studies.statistics.text_table import (
     ZERO,
     TextTable,
     decimals_for,
+    heading_of,
     label_word,
     number,
     p_word,
@@ -208,8 +209,7 @@ def notes_of(comparison: Comparison, told: Sequence[str] = ()) -> tuple[str, ...
         notes.append(comparison.reference)
     if comparison.beside is not None:
         notes.append(comparison.beside)
-    if comparison.target is not None:
-        notes.append(f"Target: an accuracy of {100 * comparison.target:g} %.")
+    notes += target_note(comparison)
     notes += tuning_notes(comparison.picks, comparison.edges)
     if comparison.differences is not None:
         notes.append(comparison.differences)
@@ -233,16 +233,27 @@ def notes_of(comparison: Comparison, told: Sequence[str] = ()) -> tuple[str, ...
         once = "; identical rows count once" if again else ""
         notes.append(f"p: two-sided{holm}{once}.")
     notes += told
-    if measure.is_price and (rows["reached"] < rows["seeds"]).any():
-        notes.append(
-            "Means are over the seeds that reached the target. Where not all did, they are means "
-            "over different seeds: they are not compared, and nothing is tested."
-        )
+    notes += not_all_reached_note(comparison)
     if comparison.without_value:
         notes.append(f"Not included, without a value: {_count(comparison.without_value, 'cell')}.")
     if comparison.unfinished:
         notes.append(f"Not included: {_count(comparison.unfinished, 'unfinished cell')}.")
     return tuple(notes)
+
+
+def target_note(comparison: Comparison) -> list[str]:
+    """The accuracy whose price a table is about."""
+    target = comparison.target
+    return [] if target is None else [f"Target: an accuracy of {100 * target:g} %."]
+
+
+def not_all_reached_note(comparison: Comparison) -> list[str]:
+    """Over which seeds the means of a price are, where some never reached the target."""
+    rows = comparison.rows
+    if not comparison.measure.is_price or not (rows["reached"] < rows["seeds"]).any():
+        return []
+    told = "Means: over the seeds that reached the target; where not all did, over different seeds"
+    return [f"{told}, so not compared, and nothing is tested."]
 
 
 def mean_head(comparison: Comparison) -> str:
@@ -269,6 +280,12 @@ def _decimals(comparison: Comparison) -> int | None:
     if measure.decimals is not None:
         return measure.decimals
     return decimals_for([*comparison.rows["mean"], *comparison.rows["difference"]])
+
+
+def value_word(comparison: Comparison, value: float) -> str:
+    """A mean of the comparison, with its unit."""
+    word = number(value * comparison.measure.scale, _decimals(comparison))
+    return f"{word} {comparison.measure.unit}".rstrip()
 
 
 def _participants(row: dict[Any, Any]) -> str:
@@ -355,8 +372,7 @@ def _for_terminal(comparison: Comparison) -> RenderableType:
     widths = tables.widths_of(narrow)
     for group, rows in groups.items():
         if first:
-            words = zip(comparison.labels, group, strict=True)
-            title = ", ".join(f"{name} {word}" for name, word in words)
+            title = heading_of(zip(comparison.labels, group, strict=True))
             parts.append(tables.plain(one_line(title), style="bold"))
         parts += [
             tables.rich_grid(TextTable(narrow.heads, tuple(rows), narrow.right), widths),

@@ -18,7 +18,7 @@ import pandas as pd
 
 from understudy.core.printable import one_line, printable
 from understudy.studies.statistics.csv_cells import guarded_frame
-from understudy.studies.statistics.text_table import TextTable
+from understudy.studies.statistics.text_table import TextTable, heading_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -151,8 +151,7 @@ def latex(
         if n_labels and row[:n_labels] != group:
             lines += [r"\addlinespace"] if group is not None else []
             group = row[:n_labels]
-            words = zip(table.heads, group, strict=False)
-            title = _latex_escape(", ".join(f"{name} {word}" for name, word in words))
+            title = _latex_escape(heading_of(zip(table.heads, group, strict=False)))
             lines.append(rf"\multicolumn{{{len(shown)}}}{{@{{}}l@{{}}}}{{{title}}} \\")
         lines.append(line(row, at))
     lines += [r"\bottomrule", r"\end{tabular}"]

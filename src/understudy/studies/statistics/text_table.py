@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +70,11 @@ def label_word(value: Any) -> str:
     if isinstance(value, float) and math.isfinite(value):
         return _minus(str(int(value)) if value.is_integer() else repr(value))
     return plain(value)
+
+
+def heading_of(labels: Iterable[tuple[str, Any]]) -> str:
+    """What tells a group from others: ``alpha 0.5, availability half``."""
+    return ", ".join(f"{name} {label_word(value)}" for name, value in labels)
 
 
 def picks_in_words(picks: Picks) -> str:
