@@ -6,7 +6,7 @@ import difflib
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Annotated, Any
 
@@ -41,54 +41,12 @@ class Section:
     name: str
     singular: str
     words: str
-    entries: Callable[[], Mapping[str, Any]]  # called when shown: importing takes a while
+    where: str  # module:NAME of the parts by name, imported when shown: that takes a while
     given: tuple[str, ...] = ()  # parameters that the simulator fills in
 
-
-def _data_sets() -> Mapping[str, Any]:
-    from understudy.simulation.data.sources import DATASETS
-
-    return DATASETS
-
-
-def _partitions() -> Mapping[str, Any]:
-    from understudy.simulation.data.partitions import PARTITIONS
-
-    return PARTITIONS
-
-
-def _models() -> Mapping[str, Any]:
-    from understudy.simulation.data.models import MODELS
-
-    return MODELS
-
-
-def _losses() -> Mapping[str, Any]:
-    from understudy.studies.definition.build.data import LOSSES
-
-    return LOSSES
-
-
-def _analyses() -> Mapping[str, Any]:
-    from understudy.analysis import ANALYSES
-
-    return ANALYSES
-
-
-def _measures() -> Mapping[str, Any]:
-    from understudy.measures import MEASURES, measure
-
-    return {name: measure(name) for name in MEASURES}
-
-
-def _local() -> Mapping[str, Any]:
-    from understudy.parts.local import Local
-
-    return {"local": Local}
-
-
-def _registered(role: registry.Registry) -> Callable[[], Mapping[str, Any]]:
-    return lambda: role
+    def entries(self) -> Mapping[str, Any]:
+        found = registry.imported(f"understudy.{self.where}")
+        return found if isinstance(found, Mapping) else {self.name: found}
 
 
 SECTIONS = (
@@ -97,68 +55,59 @@ SECTIONS = (
         "strategy",
         "whole methods; each takes sampler, compensator, aggregator, server, local, guard and "
         "weighting besides",
-        _registered(registry.STRATEGIES),
+        "registry:STRATEGIES",
         ("fields",),
     ),
-    Section("samplers", "sampler", "which clients are wanted", _registered(registry.SAMPLERS)),
+    Section("samplers", "sampler", "which clients are wanted", "registry:SAMPLERS"),
     Section(
-        "compensators",
-        "compensator",
-        "what represents absent clients",
-        _registered(registry.COMPENSATORS),
+        "compensators", "compensator", "what represents absent clients", "registry:COMPENSATORS"
     ),
+    Section("races", "race", "which pairs of clients fdms need not compare", "registry:RACES"),
+    Section("cutoffs", "cutoff", "maximum age of an update that fedar uses", "registry:CUTOFFS"),
+    Section("guards", "guard", "checks and clipping of arrivals", "registry:GUARDS"),
     Section(
-        "races", "race", "which pairs of clients fdms need not compare", _registered(registry.RACES)
+        "aggregators", "aggregator", "how rows are combined into one update", "registry:AGGREGATORS"
     ),
+    Section("servers", "server", "server optimizers", "registry:SERVERS"),
+    Section("local", "local", "how clients train", "parts.local:Local"),
+    Section("rules", "rule", "changes to local training", "registry:RULES"),
+    Section("schedules", "schedule", "factor on a learning rate, by round", "registry:SCHEDULES"),
     Section(
-        "cutoffs",
-        "cutoff",
-        "maximum age of an update that fedar uses",
-        _registered(registry.CUTOFFS),
+        "availability", "availability mode", "which clients can be reached", "registry:AVAILABILITY"
     ),
-    Section("guards", "guard", "checks and clipping of arrivals", _registered(registry.GUARDS)),
-    Section(
-        "aggregators",
-        "aggregator",
-        "how rows are combined into one update",
-        _registered(registry.AGGREGATORS),
-    ),
-    Section("servers", "server", "server optimizers", _registered(registry.SERVERS)),
-    Section("local", "local", "how clients train", _local),
-    Section("rules", "rule", "changes to local training", _registered(registry.RULES)),
-    Section(
-        "schedules",
-        "schedule",
-        "factor on a learning rate, by round",
-        _registered(registry.SCHEDULES),
-    ),
-    Section(
-        "availability",
-        "availability mode",
-        "which clients can be reached",
-        _registered(registry.AVAILABILITY),
-    ),
-    Section(
-        "delays", "delay", "how long clients take, and which fail", _registered(registry.DELAYS)
-    ),
+    Section("delays", "delay", "how long clients take, and which fail", "registry:DELAYS"),
     Section(
         "data",
         "data set",
         "data sets; `understudy doctor` shows which are installed",
-        _data_sets,
+        "simulation.data.sources:DATASETS",
         ("normalise", "seed"),
     ),
     Section(
         "partitions",
         "partition",
         "how examples are divided among clients",
-        _partitions,
+        "simulation.data.partitions:PARTITIONS",
         ("labels", "rng"),
     ),
-    Section("models", "model", "the model that is trained", _models, ("shape", "n_classes")),
-    Section("losses", "loss", "what training minimises", _losses),
-    Section("analyses", "analysis", "computed from finished cells", _analyses, ("run", "task")),
-    Section("measures", "measure", "what a table or a plot can show, as --metric", _measures),
+    Section(
+        "models",
+        "model",
+        "the model that is trained",
+        "simulation.data.models:MODELS",
+        ("shape", "n_classes"),
+    ),
+    Section("losses", "loss", "what training minimises", "studies.definition.build.data:LOSSES"),
+    Section(
+        "analyses",
+        "analysis",
+        "computed from finished cells",
+        "analysis:ANALYSES",
+        ("run", "task"),
+    ),
+    Section(
+        "measures", "measure", "what a table or a plot can show, as --metric", "measures:MEASURES"
+    ),
 )
 
 

@@ -70,7 +70,7 @@ _LIST = (
         of=_accuracy(lambda values: values[-1]), table=ACCURACY,
     ),
     Measure(
-        "accuracy_last10", "accuracy", "test accuracy, mean of the last 10 rounds",
+        "accuracy_last10", "accuracy, mean of last 10", "test accuracy, mean of the last 10 rounds",
         **PERCENT, **HIGHER, about="Accuracy: mean of the last 10 evaluated rounds.",
         over=lambda n: min(n, LAST),
         of=_accuracy(lambda values: values[-LAST:].mean()), table=ACCURACY,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from understudy.measures.run_numbers import LAST, STEADY, RunNumbers
+from understudy.measures.run_numbers import STEADY, RunNumbers
 
 TO_TARGET = "_to_target"
 
@@ -98,8 +98,7 @@ class Measure:
         """The same measure, whose words tell how many of the evaluated rounds are averaged."""
         over = self.rounds_averaged(evaluated)
         if over is None:
-            known = f"{self.words}, mean of last {LAST}"
-            return replace(self, words=known) if self.name == "accuracy_last10" else self
+            return self
         n = span(over)
         if not self.name.startswith("accuracy"):
             about, axis = (
@@ -109,7 +108,7 @@ class Measure:
         how, about = f"mean of last {n}", f"Accuracy: mean of the last {n} evaluated rounds."
         if over[1] == 1:
             how, about = "last round", "Accuracy: of the last evaluated round."
-        words = f"{self.words}, {how}"
+        words = f"{self.words.partition(', ')[0]}, {how}"
         return replace(self, words=words, axis=f"test {words}", about=about)
 
 

@@ -181,9 +181,8 @@ def intervals(
     ----------
     frame : DataFrame, run, or dict of runs
         One row per run: columns ``seed``, `by` and `metric`, of one group of cells. Of runs: a dict
-        from label to a list of runs with different seeds; `metric` is then ``accuracy_best``,
-        ``accuracy_last``, ``accuracy_tail``, ``accuracy_last10``, ``loss_best``, ``loss_last`` or,
-        at its last evaluation, any column of `Run.frame`.
+        from label to a list of runs with different seeds; `metric` is then a measure, or any column
+        of `Run.frame`, at its last evaluation.
     metric, by, styles, title
         As for `levels`.
 

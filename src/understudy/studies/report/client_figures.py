@@ -19,7 +19,6 @@ from understudy.studies.report.figure_data import (
     MOST_GROUPS,
     FigureData,
     Picture,
-    drawn,
     file_name,
     title_of,
     titled,
@@ -85,14 +84,13 @@ def represented(data: FigureData) -> Iterator[Picture]:
         if data.is_flat(STAND_INS, group, pd.concat(shown)[REPRESENTED], REPRESENTED):
             continue
         left_out = len(shown) < sum(bool(table["absent"].any()) for table in tables)
-        yield drawn(
+        yield data.drawn(
             "represented",
             STAND_INS,
             group,
             partial(_whole_share, pd.concat(shown), styles=data.styles),
             "First seed."
-            + (" Left out: strategies that represent no absent client." if left_out else "")
-            + data.beyond(MOST_GROUPS),
+            + (" Left out: strategies that represent no absent client." if left_out else ""),
         )
 
 
@@ -134,7 +132,7 @@ def similarities(data: FigureData) -> Iterator[Picture]:
             if "similarity" not in arrays or len(arrays["similarity"]) > MOST_PAIRED:
                 continue
             groups = arrays.get("groups", _clusters(cell))
-            yield drawn(
+            yield data.drawn(
                 f"similarity-{cell.labels['strategy']}",
                 "Similarity of clients",
                 group,
@@ -160,14 +158,13 @@ def counts(data: FigureData) -> Iterator[Picture]:
             continue
         everybody = len(picky) < len(spread)
         frame = frame[frame["strategy"].isin(picky)]
-        yield drawn(
+        yield data.drawn(
             "sampling-counts",
             "Sampling counts",
             group,
             partial(plots.sampling_counts, frame, styles=data.styles),
             "Rounds in which each client was wanted, sorted; mean over seeds."
-            + (" Left out: strategies that want everybody." if everybody else "")
-            + data.beyond(MOST_GROUPS),
+            + (" Left out: strategies that want everybody." if everybody else ""),
         )
 
 
@@ -180,13 +177,13 @@ def client_accuracies(data: FigureData) -> Iterator[Picture]:
         section = "Accuracy over clients"
         if data.is_flat(section, group, frame["accuracy"], "accuracy", "for every client"):
             continue
-        yield drawn(
+        yield data.drawn(
             "client-accuracy",
             section,
             group,
             partial(plots.client_accuracy, frame, styles=data.styles),
             f"The last model, {tested_on(frame)}; all seeds. Dot: mean; bar: 10th to 90th "
-            "percentile." + data.beyond(MOST_GROUPS),
+            "percentile.",
         )
 
 
@@ -200,7 +197,7 @@ def shapley_values(data: FigureData) -> Iterator[Picture]:
                 found.setdefault(cell.labels["strategy"], []).append(values)
         tables = {who: np.array(rows) for who, rows in found.items() if _even(rows)}
         if tables:
-            yield drawn(
+            yield data.drawn(
                 "shapley",
                 "Shapley values",
                 group,

@@ -198,23 +198,25 @@ class FigureData:
         if sentence not in sentences:
             sentences.append(sentence)
 
-    def beyond(self, most: int) -> str:
+    def drawn(
+        self,
+        kind: str,
+        section: str,
+        group: Group,
+        draw: partial[Figure],
+        caption: str,
+        strategy: Label = None,
+        most: int = MOST_GROUPS,
+    ) -> Picture:
+        """A picture of a group, or of one strategy in it, with its name, title and caption.
+
+        `most` groups have such a picture; the caption tells how many have none.
+        """
+        values = [group.labels[name] for name in group.varying]
+        title = title_of(group) if strategy is None else titled(title_of(group), strategy)
         left = len(self.groups) - most
-        return f" {left} more groups are not shown." if left > 0 else ""
-
-
-def drawn(
-    kind: str,
-    section: str,
-    group: Group,
-    draw: partial[Figure],
-    caption: str,
-    strategy: Label = None,
-) -> Picture:
-    """A picture of a group, or of one strategy in it, with its name and title."""
-    values = [group.labels[name] for name in group.varying]
-    title = title_of(group) if strategy is None else titled(title_of(group), strategy)
-    return Picture(file_name(kind, *values), section, draw(title=title or None), caption)
+        caption += f" {left} more groups are not shown." if left > 0 else ""
+        return Picture(file_name(kind, *values), section, draw(title=title or None), caption)
 
 
 def title_of(group: Group) -> str:

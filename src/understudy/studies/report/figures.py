@@ -19,7 +19,6 @@ from understudy.studies.report.figure_data import (
     MOST_GROUPS,
     FigureData,
     Picture,
-    drawn,
     title_of,
     with_own_names,
 )
@@ -101,13 +100,14 @@ def differences(data: FigureData) -> Iterator[Picture]:
                 "every seed.",
             )
             continue
-        yield drawn(
+        yield data.drawn(
             "differences",
             section,
             group,
             partial(plots.differences, frame, baseline, metric, styles=data.styles),
             f"Dots: seeds. Mark: mean{_with_interval(data)} Not corrected for the number of "
-            f"comparisons, as the table's p is.{data.beyond(MOST_CURVES)}",
+            f"comparisons, as the table's p is.",
+            most=MOST_CURVES,
         )
 
 
@@ -162,7 +162,7 @@ def levels(data: FigureData) -> Iterator[Picture]:
             one = Group(members[0].labels, tuple(others))
             if _is_flat(data, section, one, frame, metric):
                 continue
-            yield drawn(
+            yield data.drawn(
                 f"levels-{axis}",
                 section,
                 one,

@@ -63,7 +63,8 @@ class Table:
 
 
 def main_table(runs: pd.DataFrame, metric: str) -> Table:
-    comparison = replace(compare(runs, metric), differences=None)  # which the first lines tell
+    # what rows differ in stands above the table, what was tuned in a section of its own
+    comparison = replace(compare(runs, metric), differences=None, picks={}, edges={})
     table, shown = table_of_comparison(comparison), comparison.measure
     if comparison.tested[0]:
         rows = comparison.rows.to_dict("records")
@@ -144,18 +145,14 @@ def _is_zero(runs: pd.DataFrame, name: str) -> bool:
 def _grouped(title: str, table: TextTable, n_labels: int) -> Table:
     """A comparison with the labels of its groups as headings."""
     kept, told = columns_worth_showing(table)
-    kept = [place for place in kept if place >= n_labels]
-    rows = [
-        (
-            heading_of(zip(table.heads[:n_labels], row, strict=False)),
-            tuple(row[place] for place in kept),
-        )
-        for row in table.cells
-    ]
+    shown = table.only([place for place in kept if place >= n_labels])
     return Table(
         title[:1].upper() + title[1:],
-        tuple((table.heads[place], place in table.right) for place in kept),
-        _by_heading(rows),
+        tuple((head, place in shown.right) for place, head in enumerate(shown.heads)),
+        tuple(
+            (heading, tuple(shown.cells[position] for position in members))
+            for heading, members in table.grouped(n_labels)
+        ),
         (*table.notes, *told),
     )
 

@@ -14,7 +14,7 @@ from understudy.studies.definition.differences import (
     quoted,
 )
 from understudy.studies.definition.training import kept_in_words
-from understudy.studies.statistics.text_table import edges_in_words, label_word, picks_in_words
+from understudy.studies.statistics.text_table import label_word
 from understudy.studies.store.store import StoredCell, StoredStudy
 
 MISSING = object()  # in place of a key that only some descriptions have
@@ -234,11 +234,7 @@ def _tuned(study: StoredStudy) -> str:
     if tune is None:
         return ""
     keys = " and ".join(study.tuned)
-    how = f"{keys} for each strategy by {tune['metric']}, with seeds {in_words(tune['seeds'])}"
-    if not study.picks:
-        return how
-    warning = edges_in_words(study.edges)
-    return f"{how}: {picks_in_words(study.picks)}" + (f". {warning}" if warning else "")
+    return f"{keys} for each strategy by {tune['metric']}, with seeds {in_words(tune['seeds'])}"
 
 
 def _told(resolved: Sequence[Mapping[str, Any]], name: str) -> list[Any]:

@@ -15,7 +15,6 @@ from understudy.studies.report.figure_data import (
     MOST_GROUPS,
     FigureData,
     Picture,
-    drawn,
 )
 from understudy.studies.statistics.constant_prediction import REFERENCE, in_words
 
@@ -44,7 +43,7 @@ def curves(data: FigureData) -> Iterator[Picture]:
                 continue
             if data.is_flat(section, group, frame[metric], metric):
                 continue
-            yield drawn(
+            yield data.drawn(
                 f"convergence-{metric}",
                 section,
                 group,
@@ -55,7 +54,8 @@ def curves(data: FigureData) -> Iterator[Picture]:
                     styles=data.styles,
                     level=_constant(data.runs_of([group]), metric),
                 ),
-                f"{words}: {band}{data.unfinished}{data.beyond(MOST_CURVES)}",
+                f"{words}: {band}{data.unfinished}",
+                most=MOST_CURVES,
             )
 
 
@@ -77,13 +77,13 @@ def errors(data: FigureData) -> Iterator[Picture]:
     for group in data.groups[:MOST_GROUPS] if data.measured(metric) else ():
         frame = data.rounds_of(group)
         if metric in frame and (frame[metric] > 0).any():
-            yield drawn(
+            yield data.drawn(
                 "substitution-error",
                 "Substitution error",
                 group,
                 partial(plots.substitution_error, frame, metric, styles=data.styles),
                 "Squared distance of each round's update from that of all clients, relative to the "
-                f"latter's squared length; mean over seeds.{data.beyond(MOST_GROUPS)}",
+                "latter's squared length; mean over seeds.",
             )
 
 
@@ -95,13 +95,12 @@ def largest_shares(data: FigureData) -> Iterator[Picture]:
         if LARGEST_SHARE in frame and frame[LARGEST_SHARE].notna().any():
             if data.is_flat(section, group, frame[LARGEST_SHARE], LARGEST_SHARE):
                 continue
-            yield drawn(
+            yield data.drawn(
                 "largest-share",
                 section,
                 group,
                 partial(plots.convergence, frame, LARGEST_SHARE, styles=data.styles),
-                "Near 100 %, one client alone decides. Mean over "
-                f"seeds.{data.unfinished}{data.beyond(MOST_GROUPS)}",
+                f"Near 100 %, one client alone decides. Mean over seeds.{data.unfinished}",
             )
 
 
@@ -119,7 +118,7 @@ def sigmas(data: FigureData) -> Iterator[Picture]:
                 values = {"t": arrays["sigma_t"], "sigma²": arrays[name]}
                 tables.append(pd.DataFrame({"kind": kind, "seed": cell.seed, **values}))
         if tables:
-            yield drawn(
+            yield data.drawn(
                 "sigma",
                 "How far apart updates are",
                 group,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -24,7 +24,6 @@ from understudy.studies.statistics.text_table import (
     ZERO,
     TextTable,
     decimals_for,
-    heading_of,
     label_word,
     number,
     p_word,
@@ -351,33 +350,25 @@ def _for_terminal(comparison: Comparison) -> RenderableType:
     """
     from rich.console import Group
 
-    table = table_of_comparison(comparison)
-    first = len(comparison.labels)
+    table, first = table_of_comparison(comparison), len(comparison.labels)
     shown, told = columns_worth_showing(table)
-    columns = [place for place in shown if place >= first]
+    narrow = table.only([place for place in shown if place >= first])
     heads = {"participants per round": "came", "p (t-test)": "p\nt-test"}
     heads |= {"p (Wilcoxon)": "p\nWilcoxon", PAIRS: "both\nreached"}
-    narrow = TextTable(
-        tuple(heads.get(table.heads[place], table.heads[place]) for place in columns),
-        tuple(
-            tuple(row[place].removesuffix(" reached it") for place in columns)
-            for row in table.cells
+    narrow = replace(
+        narrow,
+        heads=tuple(heads.get(head, head) for head in narrow.heads),
+        cells=tuple(
+            tuple(word.removesuffix(" reached it") for word in row) for row in narrow.cells
         ),
-        frozenset(at for at, place in enumerate(columns) if place in table.right),
     )
     parts: list[RenderableType] = []
-    groups: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
-    for row, cells in zip(table.cells, narrow.cells, strict=True):
-        groups.setdefault(row[:first], []).append(cells)
     widths = tables.widths_of(narrow)
-    for group, rows in groups.items():
-        if first:
-            title = heading_of(zip(comparison.labels, group, strict=True))
+    for title, members in table.grouped(first):
+        if title:
             parts.append(tables.plain(one_line(title), style="bold"))
-        parts += [
-            tables.rich_grid(TextTable(narrow.heads, tuple(rows), narrow.right), widths),
-            tables.plain(),
-        ]
+        rows = tuple(narrow.cells[position] for position in members)
+        parts += [tables.rich_grid(replace(narrow, cells=rows), widths), tables.plain()]
     notes = ["came: participants per round.", *notes_of(comparison, told)]
     return Group(*parts, tables.plain(tables.paragraph(notes)))
 
@@ -395,12 +386,7 @@ def _for_a_page(comparison: Comparison, more: Sequence[str] = ()) -> TextTable:
     """A comparison as one table; tests that no row has the seeds for are told in a sentence."""
     table = table_of_comparison(comparison)
     shown, told = columns_worth_showing(table)
-    return TextTable(
-        tuple(table.heads[place] for place in shown),
-        tuple(tuple(row[place] for place in shown) for row in table.cells),
-        frozenset(at for at, place in enumerate(shown) if place in table.right),
-        notes_of(comparison, [*told, *more]),
-    )
+    return replace(table.only(shown), notes=notes_of(comparison, [*told, *more]))
 
 
 def columns_worth_showing(table: TextTable) -> tuple[list[int], list[str]]:
