@@ -60,28 +60,24 @@ def clients_table(data: FigureData) -> Table | None:
     shown = [
         _clients(data, group, metric, baseline, methods) for group in data.groups[:MOST_GROUPS]
     ]
-    compared = any(group.best is not None for group in shown)
-    tests = any("n_test" in group.rows for group in shown)
-    sized = any("n_examples" in group.rows for group in shown)
-    heads = [("client", False)]
-    heads += [("examples", True)] if sized else []
-    heads += [("test examples", True)] if tests else []
-    heads.append(("attendance, %", True))
-    columns = [name for name, there in (("n_examples", sized), ("n_test", tests)) if there]
-    columns.append("attendance")
+    sizes = {"n_examples": "examples", "n_test": "test examples"}
+    columns = {
+        name: head for name, head in sizes.items() if any(name in group.rows for group in shown)
+    }
+    columns["attendance"] = "attendance, %"
     if metric is not None:
         how = measure(metric)
-        heads += [(f"{method}: {how.head}", True) for method in methods]
-        columns += [f"method {method}" for method in methods]
-    if compared:
-        unit = measure(str(metric)).unit_of_difference
-        heads.append((f"difference, {unit}" if unit else "difference", True))
-        columns.append("difference")
+        columns |= {f"method {method}": f"{method}: {how.head}" for method in methods}
+        if any(group.best is not None for group in shown):
+            unit = how.unit_of_difference
+            columns["difference"] = f"difference, {unit}" if unit else "difference"
     decimals = _decimals(shown, metric, methods)
     tables = tuple(
-        (_heading(group, baseline, shown), _words(group.rows, columns, decimals)) for group in shown
+        (_heading(group, baseline, shown), _words(group.rows, list(columns), decimals))
+        for group in shown
     )
-    return Table("Clients", tuple(heads), tables, tuple(_notes(data, shown, metric, baseline)))
+    heads = (("client", False), *((head, True) for head in columns.values()))
+    return Table("Clients", heads, tables, tuple(_notes(data, shown, metric, baseline)))
 
 
 def _metric(data: FigureData) -> str | None:

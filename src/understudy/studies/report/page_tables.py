@@ -30,6 +30,7 @@ from understudy.studies.statistics.text_table import (
     heading_of,
     label_word,
     number,
+    plain,
 )
 from understudy.studies.store.store import StoredCell, StoredStudy
 
@@ -159,14 +160,16 @@ def _grouped(title: str, table: TextTable, n_labels: int) -> Table:
 
 def _side_by_side(title: str, runs: pd.DataFrame, names: Sequence[str]) -> Table:
     """Means of several measures, one column each; what the first table says is not repeated."""
-    plain = runs.copy()
-    plain.attrs = {name: value for name, value in runs.attrs.items() if name != "baseline"}
+    without_baseline = runs.copy()
+    without_baseline.attrs = {
+        name: value for name, value in runs.attrs.items() if name != "baseline"
+    }
     heads: list[tuple[str, bool]] = [("strategy", False)]
     rows: dict[tuple[str, str], list[str]] = {}
     constants: dict[str, dict[int, str]] = {}  # group → column → what a constant prediction has
     notes: dict[str, None] = {}
     for name in names:
-        comparison = compare(plain, name)
+        comparison = compare(without_baseline, name)
         shown = comparison.measure
         table, n_labels = table_of_comparison(comparison), len(comparison.labels)
         columns = [table.heads.index(mean_head(comparison))]
@@ -219,18 +222,17 @@ def cells_table(cells: Sequence[StoredCell], runs: pd.DataFrame, metric: str | N
     if metric is not None:
         shown = measure(metric, evaluated_rounds(runs))
         heads.append((shown.head, True))
-        form = "{:.2f}" if shown.decimals is not None else "{:.4g}"
-        numbers = runs[metric].tolist()
+        scaled = [float("nan") if one is None else one * shown.scale for one in runs[metric]]
         values = [
-            NOTHING if number is None or number != number else form.format(number * shown.scale)
-            for number in numbers
+            plain(one) if shown.decimals is None or math.isnan(one) else number(one, shown.decimals)
+            for one in scaled
         ]
     heads += [("version", False), ("key", False)]
     rows = []
     for position, cell in enumerate(cells):
         words = [label_word(cell.labels.get(name)) for name in names]
         words += [str(cell.seed), cell.status, str(cell.rounds)]
-        words += [values[position].replace("-", "−")] if values else []
+        words += [values[position]] if values else []
         rows.append((*words, cell.version or NOTHING, cell.key))
     return Table("Cells", tuple(heads), (("", tuple(rows)),))
 
