@@ -110,7 +110,7 @@ def stand_ins(data: FigureData) -> Iterator[Picture]:
         if not counts.any():
             continue
         groups = _clusters(cell)
-        caption = f"Seed {cell.seed}: rounds in which the column's client stood in for the row's."
+        caption = f"Seed {cell.seed}."
         if groups is not None:
             caption += " Squares: clusters, unknown to the method."
         if mixed:
@@ -163,7 +163,7 @@ def counts(data: FigureData) -> Iterator[Picture]:
             "Sampling counts",
             group,
             partial(plots.sampling_counts, frame, styles=data.styles),
-            "Rounds in which each client was wanted, sorted; mean over seeds."
+            "Mean over seeds."
             + (" Left out: strategies that want everybody." if everybody else ""),
         )
 
