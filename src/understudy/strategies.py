@@ -15,8 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 from understudy import registry
-from understudy.core.brief import brief
 from understudy.core.roles import Compensator, LocalRule, Sampler
+from understudy.core.shown import part_text
 from understudy.graph.noise_answers import NoiseAnswers
 from understudy.parts.compensators.fdms import FDMS
 from understudy.parts.compensators.fedar import FedAR
@@ -146,9 +146,9 @@ def strategy_of(given: object) -> Strategy:
         hint = f"; write {given.__name__}(), with parentheses"
     elif isinstance(given, Compensator | Sampler):
         role = "compensator" if isinstance(given, Compensator) else "sampler"
-        hint = f"; write Strategy({role}={brief(given)})"
+        hint = f"; write Strategy({role}={part_text(given)})"
     raise TypeError(
-        f"strategy: expected a Strategy or the name of a method, got {brief(given)}{hint}"
+        f"strategy: expected a Strategy or the name of a method, got {part_text(given)}{hint}"
     )
 
 

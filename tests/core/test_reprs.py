@@ -22,7 +22,7 @@ from understudy import (
     registry,
     stale,
 )
-from understudy.core.brief import WIDTH, brief
+from understudy.core.shown import WIDTH, part_text
 from understudy.simulation import Federation, clustered_digits, simulate
 
 NAMES = {name: getattr(understudy, name) for name in dir(understudy)}
@@ -59,9 +59,9 @@ def test_a_long_strategy_has_a_line_for_each_part():
 def test_every_method_is_read_back_from_its_repr(name):
     strategy = registry.STRATEGIES[name]()
     assert eval(repr(strategy), NAMES) == strategy
-    assert eval(brief(strategy), NAMES) == strategy
-    assert "\n" not in brief(strategy)
-    assert ("\n" in repr(strategy)) == (len(brief(strategy)) > WIDTH)
+    assert eval(part_text(strategy), NAMES) == strategy
+    assert "\n" not in part_text(strategy)
+    assert ("\n" in repr(strategy)) == (len(part_text(strategy)) > WIDTH)
 
 
 def test_a_whole_number_where_the_default_is_a_fraction_is_told():
@@ -73,7 +73,7 @@ def test_a_whole_number_where_the_default_is_a_fraction_is_told():
         table: np.ndarray = field(default_factory=lambda: np.zeros(2))
 
     same = np.zeros(2)
-    assert brief(Part(1, same)) == "Part(share=1, table=array([0., 0.]))"
+    assert part_text(Part(1, same)) == "Part(share=1, table=array([0., 0.]))"
 
 
 # -- federations -----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from tests.crafted import contents_of, write_crafted
 from tests.flower.loopback import LoopbackGrid, Node, nodes_of
 from tests.flower.toy import play, refusals, round_of, toy_app
 from understudy import MIFA, Population, Reason, Strategy
-from understudy.core.brief import shown
+from understudy.core.shown import shown
 from understudy.flower import UnderstudyStrategy, read_outcomes
 from understudy.flower.clients.identity import ClaimRefused, registered_names
 from understudy.flower.clients.identity import Node as There

@@ -33,7 +33,7 @@ from understudy import (
     resume,
     save_state,
 )
-from understudy.core.brief import brief, shown
+from understudy.core.shown import part_text, shown
 from understudy.core.types import Contributions
 from understudy.server.state import leaves
 
@@ -55,7 +55,7 @@ def reasons(applied: Applied) -> list[tuple[object, Reason]]:
 # -- updates ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("server", [Adam(), Yogi(), Momentum(), Sgd()], ids=brief)
+@pytest.mark.parametrize("server", [Adam(), Yogi(), Momentum(), Sgd()], ids=part_text)
 def test_the_largest_update_that_is_taken_leaves_everything_finite(server: Any) -> None:
     """N = 3 clients send the bound itself: the sum is √(largest float32), its square finite."""
     strategy = Strategy(server=server)

@@ -6,7 +6,7 @@ import difflib
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Annotated, Any
 
@@ -14,7 +14,6 @@ import typer
 
 from understudy import registry
 from understudy.commands import text
-from understudy.measures import MEASURES, Measure, measure
 
 
 def list_parts(
@@ -42,29 +41,14 @@ class Section:
     name: str
     singular: str
     words: str
-    known: str | Callable[[], Mapping[str, Any]]  # a place in the package, or what makes the names
+    where: str  # module:NAME of the parts by name, imported when shown: that takes a while
     given: tuple[str, ...] = ()  # parameters that the simulator fills in
 
     def entries(self) -> Mapping[str, Any]:
-        """Its names; importing takes a while."""
-        known = self.known
-        return registry.imported(f"understudy.{known}") if isinstance(known, str) else known()
-
-
-def _data_sets() -> Mapping[str, Any]:
-    from understudy.simulation.data.sources import DATASETS
-
-    return {name: source.loader for name, source in DATASETS.items()}
-
-
-def _measures() -> Mapping[str, Any]:
-    return {name: measure(name) for name in MEASURES}
-
-
-def _local() -> Mapping[str, Any]:
-    from understudy.parts.local import Local
-
-    return {"local": Local}
+        found = registry.imported(f"understudy.{self.where}")
+        if not isinstance(found, Mapping):
+            return {self.name: found}
+        return {name: getattr(entry, "loader", entry) for name, entry in found.items()}
 
 
 SECTIONS = (
@@ -87,7 +71,7 @@ SECTIONS = (
         "aggregators", "aggregator", "how rows are combined into one update", "registry:AGGREGATORS"
     ),
     Section("servers", "server", "server optimizers", "registry:SERVERS"),
-    Section("local", "local", "how clients train", _local),
+    Section("local", "local", "how clients train", "parts.local:Local"),
     Section("rules", "rule", "changes to local training", "registry:RULES"),
     Section("schedules", "schedule", "factor on a learning rate, by round", "registry:SCHEDULES"),
     Section(
@@ -98,7 +82,7 @@ SECTIONS = (
         "data",
         "data set",
         "data sets; `understudy doctor` shows which are installed",
-        _data_sets,
+        "simulation.data.sources:DATASETS",
         ("normalise", "seed"),
     ),
     Section(
@@ -119,7 +103,9 @@ SECTIONS = (
     Section(
         "analyses", "analysis", "computed from finished cells", "analysis:ANALYSES", ("run", "task")
     ),
-    Section("measures", "measure", "what a table or a plot can show, as --metric", _measures),
+    Section(
+        "measures", "measure", "what a table or a plot can show, as --metric", "measures:MEASURES"
+    ),
 )
 
 
@@ -195,7 +181,7 @@ def _unknown(name: str) -> str:
 
 def _explained(part: Any, width: int) -> Iterator[str]:
     """The parameters in the words of the part's documentation."""
-    written = "" if isinstance(part, Measure) else inspect.getdoc(part) or ""
+    written = "" if _is_measure(part) else inspect.getdoc(part) or ""
     found = re.search(r"^Parameters\n-+\n(.*?)(?=^\S[^\n]*\n-+\n|\Z)", written, re.M | re.S)
     if found is None:
         return
@@ -210,16 +196,22 @@ def _indented(text: str, width: int, by: int) -> list[str]:
     return textwrap.wrap(text, width, initial_indent=" " * by, subsequent_indent=" " * by)
 
 
+def _is_measure(part: Any) -> bool:
+    from understudy.measures import Measure
+
+    return isinstance(part, Measure)
+
+
 def _summary(part: Any) -> str:
     """The first sentence of what the part says of itself, as plain text."""
-    if isinstance(part, Measure):
-        return part.about
+    if _is_measure(part):
+        return str(part.about)
     written = inspect.getdoc(part) or ""
     return " ".join(written.split("\n\n", maxsplit=1)[0].split()).replace("`", "")
 
 
 def _parameters(section: Section, part: Any) -> Iterator[str]:
-    if isinstance(part, Measure):
+    if _is_measure(part):
         yield part.head
         if part.lower_is_better is not None:
             yield "lower is better" if part.lower_is_better else "higher is better"

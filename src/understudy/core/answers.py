@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from understudy.core.brief import shown
+from understudy.core.shown import shown
 from understudy.core.types import Contributions
 
 

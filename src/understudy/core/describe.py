@@ -330,12 +330,12 @@ def refuse_unknown(described: Any, place: str = "") -> None:
             refuse_unknown(value, f"{place}[{index}]")
 
 
-def brief(described: Any) -> Any:
+def with_short_hashes(described: Any) -> Any:
     """A description with crc32 in place of sha256: as all were before, and fit for a label."""
     if isinstance(described, Mapping):
-        return {name: brief(value) for name, value in described.items()}
+        return {name: with_short_hashes(value) for name, value in described.items()}
     if isinstance(described, list):
-        return [brief(value) for value in described]
+        return [with_short_hashes(value) for value in described]
     return _BOTH_HASHES.sub(r"\1", described) if isinstance(described, str) else described
 
 
@@ -361,7 +361,7 @@ def differing(ours: Any, theirs: Any, place: str = "") -> list[tuple[str, str, s
         ]
     # 1 and 1.0 mean different things as m
     same_type = type(ours) is type(theirs) or (isinstance(ours, str) and isinstance(theirs, str))
-    same = same_type and (ours == theirs or brief(ours) == theirs)
+    same = same_type and (ours == theirs or with_short_hashes(ours) == theirs)
     return [] if same else [(place, repr(theirs), repr(ours))]
 
 

@@ -6,7 +6,7 @@ import math
 import zlib
 from collections.abc import Sequence
 
-from understudy.core.brief import shown
+from understudy.core.shown import shown
 
 MOST_INFLATED = 2**30  # bytes of one array: the similarities of 10,000 clients are 800 MB
 MOST_COMPRESSED = 1032  # bytes that one byte of deflated data can stand for, at the most

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import torch
 
 from understudy.core import checks
-from understudy.core.brief import shown
 from understudy.core.printable import one_line
+from understudy.core.shown import shown
 
 if TYPE_CHECKING:
     from understudy.memory.rows import RowStore

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from understudy.core.brief import shown
 from understudy.core.inflate import inflated, n_elements
+from understudy.core.shown import shown
 
 Array = npt.NDArray[Any]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from understudy.core.brief import shown
 from understudy.core.files import refuse_link
+from understudy.core.shown import shown
 from understudy.core.types import Population
 from understudy.memory.tensor_stream import CheckpointError
 from understudy.memory.writer_lock import WriterLock

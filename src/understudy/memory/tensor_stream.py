@@ -23,8 +23,8 @@ import numpy.typing as npt
 import torch
 from safetensors import SafetensorError, safe_open
 
-from understudy.core.brief import shown
 from understudy.core.files import replaced
+from understudy.core.shown import shown
 
 NAMES = {  # all that every safetensors from 0.4.3 on reads
     torch.float64: "F64",

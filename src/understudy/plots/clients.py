@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from understudy.core.intervals import half_width
 from understudy.core.types import Floats
-from understudy.plots.measures import measure
+from understudy.measures import measure
 from understudy.plots.runs import Runs, by_client
 from understudy.plots.series import labels_in, need, one_group
 from understudy.plots.style import (
@@ -22,6 +22,7 @@ from understudy.plots.style import (
     legend_below,
     name_clients,
     name_height,
+    name_rows,
     row_height,
     style_of,
     text,
@@ -68,36 +69,25 @@ def sampling_counts(
     Counts are sorted within each seed; lines are the mean over seeds of the sorted counts. The
     legend gives the variance over clients (the mean over seeds of it).
     """
-    frame = by_client(frame, by)
-    need(frame, "seed", column, by)
-    _one_row_a_client(frame, by)
-    lines: list[tuple[Hashable, Floats, float]] = []
-    for label in labels_in(frame, by):
-        counts = _by_seed(frame[frame[by] == label], column)
-        if counts:
-            fewest = min(len(values) for values in counts)
-            ranked = np.array([np.sort(values)[::-1][:fewest] for values in counts])
-            spread = float(np.mean([values.var() for values in counts]))
-            lines.append((label, ranked.mean(axis=0), spread))
-    if not lines:
-        raise ValueError(f"frame: expected values of {column!r}, got none")
-
-    short = texts([label for label, _, _ in lines], 46)
+    found = _by_label(frame, by, column)
     names = [
-        f"{name} (variance {spread:.3g})" for name, (_, _, spread) in zip(short, lines, strict=True)
+        f"{name} (variance {np.mean([values.var() for values in seeds]):.3g})"
+        for name, seeds in zip(texts(list(found), 46), found.values(), strict=True)
     ]
     figure, axes = canvas(legend=names)
-    looks = style_of(styles, [label for label, _, _ in lines])
+    looks = style_of(styles, list(found))
     handles = []
-    for label, ranked_mean, _ in lines:
+    for label, seeds in found.items():
+        fewest = min(len(values) for values in seeds)
+        ranked = np.array([np.sort(values)[::-1][:fewest] for values in seeds]).mean(axis=0)
         look = looks[label]
         handles += axes.plot(
-            np.arange(1, len(ranked_mean) + 1),
-            ranked_mean,
+            np.arange(1, fewest + 1),
+            ranked,
             look.line,
             color=look.colour,
             linewidth=1.6,
-            marker=look.marker if len(ranked_mean) <= 40 else "",
+            marker=look.marker if fewest <= 40 else "",
             markersize=3.5,
         )
     axes.set_xlabel(f"client, from most to least often {text(column).replace('_', ' ')}")
@@ -122,18 +112,10 @@ def client_accuracy(
 
     Parameters
     ----------
-    frame : DataFrame, run, or dict of runs
-        One row per client: columns ``seed``, `by` and `column`, as from
-        ``results(path, level="client")``, of one group of cells. Of runs: a dict from label to a
-        run, or to a list of runs with different seeds.
-    by : str
-        The column that tells rows of the picture apart.
+    frame, by, styles, title
+        As for `sampling_counts`.
     column : str
         The accuracy, in 0 .. 1; runs have it where `per_client_every` was asked for.
-    styles : mapping, optional
-        Label to `Style`.
-    title : str, optional
-        Written above.
 
     Notes
     -----
@@ -141,25 +123,16 @@ def client_accuracy(
     least one point), reflected at 0 and 100 %, all drawn to one scale. The bar goes from the 10th
     to the 90th percentile, the dot is the mean.
     """
-    frame = by_client(frame, by)
-    need(frame, "seed", column, by)
-    _one_row_a_client(frame, by)
-    rows: list[tuple[Hashable, Floats]] = []
-    for label in labels_in(frame, by):
-        seeds = _by_seed(frame[frame[by] == label], column)
-        if seeds:
-            rows.append((label, np.concatenate(seeds) * measure("accuracy").scale))
-    if not rows:
-        raise ValueError(f"frame: expected values of {column!r}, got none")
-
-    names = wrapped([label for label, _ in rows])
+    found, scale = _by_label(frame, by, column), measure("accuracy").scale
+    rows = {label: np.concatenate(seeds) * scale for label, seeds in found.items()}
+    names = wrapped(list(rows))
     figure, axes = canvas(0.9 + row_height(names, ROW) * max(len(rows), 3))
-    looks = style_of(styles, [label for label, _ in rows])
+    looks = style_of(styles, list(rows))
     x = np.linspace(0.0, 100.0, GRID)
-    densities = [density(values, x) for _, values in rows]
+    densities = [density(values, x) for values in rows.values()]
     tallest = max(float(values.max()) for values in densities)
-    for place, ((label, values), height) in enumerate(zip(rows, densities, strict=True)):
-        base, colour = float(len(rows) - 1 - place), looks[label].colour
+    for place, (label, height) in enumerate(zip(rows, densities, strict=True)):
+        base, colour, values = float(len(rows) - 1 - place), looks[label].colour, rows[label]
         curve = base + 0.85 * height / tallest
         axes.fill_between(x, base, curve, color=colour, alpha=0.3, linewidth=0)
         axes.plot(x, curve, color=colour, linewidth=1.2)
@@ -168,12 +141,9 @@ def client_accuracy(
         axes.plot([values.mean()], [base], "o", color=colour, markersize=6, markeredgecolor="white")
         if len(values) <= MOST_RUGS:
             axes.plot(values, np.full(len(values), base), "|", color="black", markersize=5)
-    axes.set_yticks(range(len(rows)), labels=names[::-1], fontsize=9)
+    name_rows(axes, names)
     axes.set_ylim(-0.35, len(rows) - 0.05)
-    axes.grid(visible=False, axis="y")
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
-    lowest = min(float(values.min()) for _, values in rows)
+    lowest = min(float(values.min()) for values in rows.values())
     axes.set_xlim(max(0.0, lowest - 8.0), 101)
     axes.set_xlabel("accuracy of the model for a client, %")
     titled(axes, title)
@@ -198,10 +168,8 @@ def client_values(
         What the number is.
     names : N strings, optional
         What the clients are called, instead of 0 .. N-1.
-    styles : mapping, optional
-        Label to `Style`.
-    title : str, optional
-        Written above.
+    styles, title
+        As for `sampling_counts`.
     """
     tables = {who: np.atleast_2d(np.asarray(table, dtype=float)) for who, table in values.items()}
     if not tables or any(table.ndim != 2 or not table.size for table in tables.values()):
@@ -246,12 +214,18 @@ def density(values: Floats, x: Floats) -> Floats:
     return np.asarray(total / (len(values) * width * np.sqrt(2 * np.pi)), dtype=np.float64)
 
 
-def _by_seed(frame: pd.DataFrame, column: str) -> list[Floats]:
-    """Values of the clients that have one, seed by seed."""
-    known = frame.dropna(subset=[column])
-    return [part[column].to_numpy(dtype=np.float64) for _, part in known.groupby("seed", sort=True)]
-
-
-def _one_row_a_client(frame: pd.DataFrame, by: str) -> None:
-    if "client" in frame.columns:
-        one_group(frame, by, "client")
+def _by_label(frame: pd.DataFrame | Runs, by: str, column: str) -> dict[Hashable, list[Floats]]:
+    """Of each label the values of the clients that have one, seed by seed."""
+    clients = by_client(frame, by)
+    need(clients, "seed", column, by)
+    if "client" in clients.columns:
+        one_group(clients, by, "client")
+    known = clients.dropna(subset=[column])
+    if known.empty:
+        raise ValueError(f"frame: expected values of {column!r}, got none")
+    parts = {label: known[known[by] == label] for label in labels_in(clients, by)}
+    return {
+        label: [one[column].to_numpy(dtype=np.float64) for _, one in part.groupby("seed")]
+        for label, part in parts.items()
+        if len(part)
+    }

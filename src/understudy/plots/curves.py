@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from understudy.plots.measures import measure
+from understudy.measures import measure
 from understudy.plots.runs import Runs, by_round
 from understudy.plots.series import Series, over_rounds
 from understudy.plots.style import (
@@ -92,7 +92,7 @@ def convergence(
     if level is not None:
         level = level[0], level[1] * shown.scale
     figure, axes = _lines(lines, metric, styles, log=log, level=level)
-    name_height(axes, shown.head)
+    name_height(axes, shown.axis_title)
     if not log:
         within_percents(axes, shown)
     titled(axes, title)

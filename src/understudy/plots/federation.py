@@ -143,12 +143,8 @@ def partition(
         `names` along.
     class_names : C strings, optional
         Instead of 0 .. C-1.
-    groups : (N,) ints, optional
-        Cluster of each client: lines are drawn where the cluster changes.
-    names : N strings, optional
-        What the clients are called, instead of 0 .. N-1.
-    title : str, optional
-        Written above.
+    groups, names, title
+        As for `attendance`.
     """
     run = only_run("label_counts", label_counts)
     if run is not None:

@@ -13,8 +13,7 @@ from matplotlib.figure import Figure
 
 from understudy.core.intervals import half_width
 from understudy.core.types import Floats, Ints
-from understudy.measures import evaluated_rounds
-from understudy.plots.measures import measure
+from understudy.measures import evaluated_rounds, measure
 from understudy.plots.runs import Runs, by_run, metric_of
 from understudy.plots.seed_rows import seed_rows
 from understudy.plots.series import labels_in, need, one_group
@@ -127,7 +126,7 @@ def levels(
     axes.set_xlim(-0.5, len(steps) - 0.5)
     axes.grid(visible=False, axis="x")
     axes.set_xlabel(text(axis).replace("_", " "))
-    name_height(axes, shown.head)
+    name_height(axes, shown.axis_title)
     within_percents(axes, shown)
     legend_below(figure, handles, names)
     titled(axes, title)
@@ -182,9 +181,8 @@ def intervals(
     ----------
     frame : DataFrame, run, or dict of runs
         One row per run: columns ``seed``, `by` and `metric`, of one group of cells. Of runs: a dict
-        from label to a list of runs with different seeds; `metric` is then ``accuracy_best``,
-        ``accuracy_last``, ``accuracy_tail``, ``accuracy_last10``, ``loss_best``, ``loss_last`` or,
-        at its last evaluation, any column of `Run.frame`.
+        from label to a list of runs with different seeds; `metric` is then a measure, or any column
+        of `Run.frame`, at its last evaluation.
     metric, by, styles, title
         As for `levels`.
 
@@ -207,7 +205,7 @@ def intervals(
         for label in labels
     }
     figure, axes = seed_rows(values, style_of(styles, labels), frame["seed"].nunique())
-    axes.set_xlabel(text(shown.head))
+    axes.set_xlabel(text(shown.axis_title))
     within_percents(axes, shown, "x")
     titled(axes, title)
     return figure

@@ -85,10 +85,8 @@ def similarity(
         stand side by side (average linkage).
     label : str
         What the colours mean.
-    names : N strings, optional
-        What the clients are called, instead of 0 .. N-1.
-    title : str, optional
-        Written above.
+    names, title
+        As for `stood_in`.
     """
     table = _square("matrix", matrix)
     order, sizes = _order(groups, len(table))

@@ -13,22 +13,12 @@ import numpy as np
 import pandas as pd
 
 from understudy.core.types import Floats, Outcome, RoundLog
-from understudy.measures import EVALUATED, LAST, main_metric, tail_length
+from understudy.measures import EVALUATED, MEASURES, RunNumbers, main_metric
 from understudy.simulation.run import Run
 
 Runs = Run | Mapping[Any, Run | Sequence[Run]]
 ALONE = "run"  # label of a run that has none
 NOT_WANTED = (Outcome.LATE, Outcome.NOT_WANTED)
-
-# measure of a run: the column of its rounds, and what is made of the evaluated ones
-MEASURES: dict[str, tuple[str, Callable[[Floats], Any]]] = {
-    "accuracy_best": ("test_accuracy", np.max),
-    "accuracy_last": ("test_accuracy", lambda values: values[-1]),
-    "accuracy_last10": ("test_accuracy", lambda values: values[-LAST:].mean()),
-    "accuracy_tail": ("test_accuracy", lambda values: values[-tail_length(len(values)) :].mean()),
-    "loss_best": ("test_loss", np.min),
-    "loss_last": ("test_loss", lambda values: values[-1]),
-}
 
 
 def is_runs(data: object) -> bool:
@@ -62,13 +52,14 @@ def by_run(data: Runs | pd.DataFrame, by: str, metric: str) -> pd.DataFrame:
     """One row per run: `by`, seed and the measure; of any column of `Run.frame`, its last value."""
     if isinstance(data, pd.DataFrame):
         return data
-    column, measured = MEASURES.get(metric, (metric, lambda values: values[-1]))
 
     def row(run: Run) -> pd.DataFrame:
-        rounds = run.frame()
-        known = rounds[column].dropna() if column in rounds else rounds.iloc[:0, 0]
-        value = measured(known.to_numpy()) if len(known) else np.nan
-        return pd.DataFrame({EVALUATED: [len(known)], metric: [value]})
+        numbers = RunNumbers(run.frame(), _clients(run), run.federation.n_clients)
+        of = MEASURES[metric].of if metric in MEASURES else None
+        value = numbers.metrics.get(metric) if of is None else of(numbers)
+        if value is None:
+            value = [np.nan, *numbers.known(metric)][-1]
+        return pd.DataFrame({EVALUATED: [numbers.n_evaluated], metric: [value]})
 
     return _joined(data, by, row)
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from understudy.core.intervals import half_width
 from understudy.core.types import Floats
-from understudy.plots.style import OPEN, Style, canvas, row_height, with_seeds, wrapped
+from understudy.plots.style import OPEN, Style, canvas, name_rows, row_height, with_seeds, wrapped
 
 ROW = 0.36  # inches of a row
 SEED_COLOUR = "#9AA1AB"
@@ -50,9 +50,6 @@ def seed_rows(
             capsize=3,
             elinewidth=1.6,
         )
-    axes.set_yticks(range(len(values)), labels=names[::-1], fontsize=9)
+    name_rows(axes, names)
     axes.set_ylim(-0.6, len(values) - 0.5)
-    axes.grid(visible=False, axis="y")
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
     return figure, axes

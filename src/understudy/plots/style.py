@@ -193,6 +193,14 @@ def name_height(axes: Axes, words: str) -> None:
         axes.ticklabel_format(axis="y", useOffset=False)  # 2.3041, not 4.1e-3 + 2.3
 
 
+def name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Name the rows of a picture, the first at the top; nothing else is drawn across."""
+    axes.set_yticks(range(len(names)), labels=names[::-1], fontsize=9)
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+
+
 def within_percents(axes: Axes, shown: Measure, axis: Literal["x", "y"] = "y") -> None:
     """Let an axis of percents end at 0 and 100: intervals may go beyond, accuracies do not."""
     if shown.unit == "%":

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from understudy.core.brief import shown
+from understudy.core.shown import shown
 from understudy.core.types import Arrivals, Bools, Cohort, Floats, Ints, Outcome, Reason, Refusal
 from understudy.memory.tensor_stream import as_tensor
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from understudy.core.brief import shown
+from understudy.core.shown import shown
 from understudy.core.types import Population
 from understudy.memory.rows import RowStore, stride_bytes
 from understudy.memory.run_folder import own_file

@@ -18,10 +18,10 @@ import numpy.typing as npt
 import torch
 
 from understudy.core import checks
-from understudy.core.brief import ALWAYS_TOLD, brief_lines
 from understudy.core.describe import added
 from understudy.core.rng import generator
 from understudy.core.roles import Aggregator, Compensator, Guard, Sampler, Server, check_with
+from understudy.core.shown import ALWAYS_TOLD, part_lines
 from understudy.core.threads import one_thread
 from understudy.core.types import Applied, Arrivals, Cohort, Ints, Population, Setup
 from understudy.memory.rows import RowStore
@@ -134,7 +134,7 @@ class Strategy:
 
     def __repr__(self) -> str:
         """The weighting, and what differs from the defaults, as one would write it."""
-        return brief_lines(self)
+        return part_lines(self)
 
     @property
     def ignores_claims(self) -> bool:

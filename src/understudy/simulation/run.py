@@ -19,11 +19,11 @@ import torch
 from torch import nn
 
 from understudy.core import checks
-from understudy.core.brief import brief
 from understudy.core.describe import describe, differences, told_fields
 from understudy.core.files import refuse_link
 from understudy.core.flat import Layout
 from understudy.core.rng import generator
+from understudy.core.shown import part_text
 from understudy.core.threads import one_thread
 from understudy.core.types import Arrivals, Cohort, Floats, Ints, RoundLog, Setup
 from understudy.journal.file import LogFile
@@ -395,7 +395,7 @@ class Run:
             if known:
                 words += f", {name} {known[-1]:.4f}"
                 break
-        return f"<Run of {brief(self.strategy)}: {words}>"
+        return f"<Run of {part_text(self.strategy)}: {words}>"
 
     def frame(self) -> pandas.DataFrame:
         """One row per round so far: metrics, who came, clock, megabytes, notes of the parts."""

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from understudy.core import checks
-from understudy.core.brief import shown
+from understudy.core.shown import shown
 from understudy.core.describe import added, describe, told_fields
 from understudy.core.roles import Availability
 from understudy.parts.availability.always import Always

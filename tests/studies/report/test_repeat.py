@@ -38,7 +38,7 @@ def test_an_edited_copy_of_a_built_in_study_in_another_folder(tmp_path, monkeypa
     first, second = commands_in(page)
     assert first == f"understudy run {asked[0]} --set rounds=2 --folder ../out"
     assert second == "understudy report fdms-fig1 --folder ../out"
-    assert f"<code>{second}</code> rewrites it." in page
+    assert f"<code>{second}</code> rewrites this page." in page
     assert str(tmp_path) not in page
     assert "0, 2 done" in command(*shlex.split(first)[1:], "--dry-run").out
     assert command(*shlex.split(second)[1:]).code == 0

@@ -15,7 +15,7 @@ from understudy.measures import main_metric
 from understudy.studies.report import figures, page_figures, report
 from understudy.studies.report.figure_data import FigureData, title_of
 from understudy.studies.report.repeat import command
-from understudy.studies.report.report_text import in_words, meanings, merged, sentence
+from understudy.studies.report.report_text import in_words, merged, sentence
 from understudy.studies.statistics.frames import results
 from understudy.studies.statistics.groups import groups_of
 from understudy.studies.store.schema import StoreError
@@ -181,8 +181,8 @@ def test_results_of_another_version_are_shown_as_such(tmp_path):
         store.save_study(NAME, ABOUT, made, __version__)
         store.begin(made[0].key, made[0].resolved, {"n_clients": 6}, "0.0.7")
         store.fail(made[0].key, "no")
-    words = Page(report.render(tmp_path, NAME)).words
-    assert "1 cell was computed by version 0.0.7; --again runs all cells again." in words
+    rows = Page(report.render(tmp_path, NAME)).tables["To repeat"]
+    assert ["computed by 0.0.7", "1 cell; --again runs all cells again"] in rows
 
 
 def test_an_unknown_study_is_an_error_that_names_the_known(runs):
@@ -380,11 +380,6 @@ def test_sentences():
     assert sentence("what is lost") == "What is lost."
     assert sentence("σ grows!") == "σ grows!"
     assert sentence(None) is None
-
-
-def test_labels_that_have_not_begun_are_listed():
-    waiting = stored(key="k", strategy="a")
-    assert meanings([waiting], {}, "strategy") == [("a", "not begun")]
 
 
 def test_the_main_metric_is_the_studys_own_or_the_first_there_is():

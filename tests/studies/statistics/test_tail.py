@@ -12,9 +12,10 @@ import torch
 from tests.cli import Command
 from tests.studies.texts import study
 from understudy import Federation, Study, compare, plots, results
-from understudy.measures import main_metric, measure, tail_length
+from understudy.measures import RunNumbers, main_metric, measure
+from understudy.measures.run_numbers import tail_length
 from understudy.studies.report.report import write_report
-from understudy.studies.statistics.summary import n_evaluated, summarise
+from understudy.studies.statistics.summary import summarise
 
 
 @pytest.mark.parametrize(
@@ -29,7 +30,7 @@ def test_a_short_tail(evaluated, averaged):
     assert tail_length(evaluated) == averaged
     assert measures["accuracy_tail"] == evaluated - 1 - (averaged - 1) / 2
     assert measures["accuracy_last10"] == evaluated - 1 - (min(evaluated, 10) - 1) / 2
-    assert n_evaluated(rounds) == evaluated
+    assert RunNumbers(rounds).n_evaluated == evaluated
 
 
 @pytest.mark.parametrize(

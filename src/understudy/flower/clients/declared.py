@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from understudy.core.brief import shown
+from understudy.core.shown import shown
 from understudy.core.types import Population
 from understudy.server.state import ServerState
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from understudy.core.brief import shown
+from understudy.core.shown import shown
 from understudy.core.types import Reason
 
 LONGEST_ID = 200  # characters

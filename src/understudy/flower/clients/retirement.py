@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from understudy.core.brief import shown
 from understudy.core.files import file_named, no_link_opener, sync_folder
 from understudy.core.json_lines import is_damaged, is_sealed, sealed
 from understudy.core.printable import is_printable
+from understudy.core.shown import shown
 from understudy.flower.clients.roster import Roster
 from understudy.flower.clients.vanished import why_not_matched
 from understudy.memory.run_folder import STATE

@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
-from understudy.core.brief import shown
+from understudy.core.shown import shown
 from understudy.core.types import Reason
 from understudy.flower.clients.identity import (
     LONGEST_ID,

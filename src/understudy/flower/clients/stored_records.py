@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import TypeVar
 
 from understudy.core import checks
-from understudy.core.brief import shown
+from understudy.core.shown import shown
 
 Record = TypeVar("Record")
 

@@ -17,9 +17,9 @@ from typing import Any
 from flwr.app import MetricRecord, RecordDict
 from flwr.serverapp.strategy import Result
 
-from understudy.core.brief import shown
 from understudy.core.files import file_named, no_link_opener, refuse_link, write_file
 from understudy.core.json_lines import is_damaged, is_sealed, sealed
+from understudy.core.shown import shown
 from understudy.flower.log import logger
 from understudy.flower.messages import names
 from understudy.flower.messages.reply_checks import metrics_of

@@ -21,8 +21,8 @@ import torch
 from flwr.app import Array, ArrayRecord
 from safetensors.numpy import load_file, save_file
 
-from understudy.core.brief import shown
 from understudy.core.printable import one_line
+from understudy.core.shown import shown
 from understudy.core.types import Reason
 from understudy.memory.tensor_stream import CheckpointError
 

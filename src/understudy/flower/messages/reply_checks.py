@@ -12,7 +12,7 @@ import torch
 from flwr.app import ArrayRecord, RecordDict
 
 from understudy.core import checks
-from understudy.core.brief import shown
+from understudy.core.shown import shown
 from understudy.core.types import Reason
 from understudy.flower.messages import names
 from understudy.flower.messages.model_arrays import ModelArrays, Unreadable

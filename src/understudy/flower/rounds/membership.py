@@ -10,7 +10,7 @@ import numpy as np
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from understudy.core.brief import shown
+from understudy.core.shown import shown
 from understudy.core.types import Bools, Reason, Refusal
 from understudy.flower.clients.identity import ClaimRefused, Node, order, registered_names
 from understudy.flower.clients.members import Members

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from understudy.core import checks
-from understudy.core.brief import shown
 from understudy.core.csv_files import csv_rows
 from understudy.core.rng import generator
+from understudy.core.shown import shown
 from understudy.core.types import Bools, Floats, Ints, Population
 
 MOST_SECONDS = 1e10  # three hundred years: clients' sessions are laid one after another

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from understudy.core import checks
-from understudy.core.brief import brief
 from understudy.core.rng import generator
+from understudy.core.shown import part_text
 from understudy.core.types import Ints
 from understudy.registry import named
 from understudy.simulation.data import user_data
@@ -104,7 +104,7 @@ def divide(
     **settings: Any,
 ) -> Federation:
     """A data set divided among clients; see `understudy.simulation.federate`."""
-    name = repr(partition) if isinstance(partition, str) else brief(partition)
+    name = repr(partition) if isinstance(partition, str) else part_text(partition)
     if isinstance(partition, str):
         partition = named("partition", partition, PARTITIONS)
     if not callable(partition):

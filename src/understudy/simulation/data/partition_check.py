@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from understudy.core.brief import shown
+from understudy.core.shown import shown
 from understudy.core.types import Ints
 from understudy.simulation.data.partitions import Partition
 

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from understudy.core import checks
-from understudy.core.brief import shown
 from understudy.core.csv_files import faults_of
+from understudy.core.shown import shown
 from understudy.core.types import Floats, Ints
 from understudy.simulation.data.table_columns import Column
 from understudy.simulation.data.table_problems import (

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from understudy.core.brief import shown
+from understudy.core.shown import shown
 from understudy.core.types import Bools
 from understudy.simulation.data.table_columns import MOST_CATEGORIES, Column
 from understudy.simulation.data.tables import MOST_SHOWN, DataTable

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from understudy.core.brief import shown
 from understudy.core.csv_files import csv_rows, even_rows, faults_of
+from understudy.core.shown import shown
 
 MOST_COLUMNS = 100_000  # more take minutes to be read, and are a mistake
 MOST_SHOWN = 20  # columns in a message

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import torch
 
 from understudy.core import checks
-from understudy.core.brief import shown
 from understudy.core.rng import generator
+from understudy.core.shown import shown
 from understudy.core.types import Ints
 from understudy.simulation.data.partitions import Partition
 

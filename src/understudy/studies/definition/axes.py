@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from understudy.core.brief import shown
-from understudy.core.describe import brief, describe
+from understudy.core.describe import describe, with_short_hashes
+from understudy.core.shown import shown
 from understudy.parts.local import Local, Plain
 from understudy.studies.definition.build import methods
 from understudy.studies.definition.build.parts import NOTHING
@@ -189,7 +189,7 @@ def _words(value: Any) -> str:
         return str(value["name"]) + (f"({', '.join(settings)})" if settings else "")
     if isinstance(value, list | tuple):
         return ", ".join(_words(item) for item in value)
-    described = brief(describe(value))
+    described = with_short_hashes(describe(value))
     if isinstance(described, Mapping) and "class" in described:
         settings = [f"{name}={item}" for name, item in described.items() if name != "class"]
         return f"{described['class']}({', '.join(settings)})"

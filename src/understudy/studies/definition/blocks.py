@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from understudy.core.brief import shown
+from understudy.core.shown import shown
 from understudy.core.suggestions import suggestion
 from understudy.parts.local import Local
 from understudy.studies.definition.document import ASKED, KEYS, changed

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from understudy.core.brief import shown
+from understudy.core.shown import shown
 from understudy.core.suggestions import suggestion
 from understudy.measures import MEASURES
 from understudy.simulation.settings import Simulation

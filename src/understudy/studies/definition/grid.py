@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.nn.functional import cross_entropy
 
-from understudy.core.brief import shown
+from understudy.core.shown import shown
 from understudy.core.suggestions import suggestion
 from understudy.server.weights import EXAMPLES
 from understudy.simulation.settings import Simulation

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from understudy.core.brief import shown
+from understudy.core.shown import shown
 from understudy.core.suggestions import suggestion
 from understudy.parts.local import Local
 from understudy.studies.definition.build.methods import PART_KEYS

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from understudy.core.brief import shown
+from understudy.core.shown import shown
 from understudy.core.suggestions import suggestion
 from understudy.parts.local import Plain
 from understudy.server.strategy import Strategy

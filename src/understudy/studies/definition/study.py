@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from understudy.core.brief import shown
 from understudy.core.describe import describe
 from understudy.core.printable import is_printable
+from understudy.core.shown import shown
 from understudy.core.suggestions import suggestion
 from understudy.studies.definition import plugins
 from understudy.studies.definition.axes import own_availability

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from understudy.core import checks
-from understudy.core.brief import shown
 from understudy.core.describe import describe
+from understudy.core.shown import shown
 from understudy.simulation.training.evaluation import PARTS
 from understudy.studies.definition.axes import Axis, Level, levels_of, put_for_all, touches
 from understudy.studies.definition.build import methods

@@ -19,7 +19,6 @@ from understudy.studies.report.figure_data import (
     MOST_GROUPS,
     FigureData,
     Picture,
-    drawn,
     file_name,
     title_of,
     titled,
@@ -54,13 +53,8 @@ def attendance(data: FigureData) -> Iterator[Picture]:
             title = f"availability {label_word(mode)}"
         if len(np.unique(outcomes)) < 2:
             became = Outcome(int(outcomes[0][0])).name.lower().replace("_", " ")
-            where = f"{title}: " if title else ""
-            data.tell(
-                "Attendance",
-                f"{where}every client {became} in every round, so there is no picture."
-                if became == "came"
-                else f"{where}every client was {became} in every round, so there is no picture.",
-            )
+            where, was = f"{title}: " if title else "", "" if became == "came" else "was "
+            data.tell("Attendance", f"{where}every client {was}{became} in every round.")
             continue
         rounds = f"First {MOST_ROUNDS} rounds" if cell.rounds > MOST_ROUNDS else "All rounds"
         yield Picture(
@@ -90,15 +84,13 @@ def represented(data: FigureData) -> Iterator[Picture]:
         if data.is_flat(STAND_INS, group, pd.concat(shown)[REPRESENTED], REPRESENTED):
             continue
         left_out = len(shown) < sum(bool(table["absent"].any()) for table in tables)
-        yield drawn(
+        yield data.drawn(
             "represented",
             STAND_INS,
             group,
             partial(_whole_share, pd.concat(shown), styles=data.styles),
-            "Share of the clients that did not come for which something stood in, by round, "
-            "with the first seed: an own last update, another client's, or a mixture."
-            + (" Strategies that represent no absent client are left out." if left_out else "")
-            + data.beyond(MOST_GROUPS),
+            "First seed."
+            + (" Left out: strategies that represent no absent client." if left_out else ""),
         )
 
 
@@ -118,12 +110,11 @@ def stand_ins(data: FigureData) -> Iterator[Picture]:
         if not counts.any():
             continue
         groups = _clusters(cell)
-        caption = f"{cell.labels['strategy']}, seed {cell.seed}: how many rounds the client of "
-        caption += "the column stood in for the absent client of the row."
+        caption = f"Seed {cell.seed}."
         if groups is not None:
-            caption += " Squares are the clusters, which the method does not know."
+            caption += " Squares: clusters, unknown to the method."
         if mixed:
-            caption += f" A mixture of updates did so {mixed} times, which is not shown."
+            caption += f" Not shown: {mixed} by a mixture."
         title = titled(title_of(data.groups[0]), cell.labels["strategy"])
         yield Picture(
             file_name("stood-in", cell.labels["strategy"]),
@@ -141,7 +132,7 @@ def similarities(data: FigureData) -> Iterator[Picture]:
             if "similarity" not in arrays or len(arrays["similarity"]) > MOST_PAIRED:
                 continue
             groups = arrays.get("groups", _clusters(cell))
-            yield drawn(
+            yield data.drawn(
                 f"similarity-{cell.labels['strategy']}",
                 "Similarity of clients",
                 group,
@@ -151,8 +142,8 @@ def similarities(data: FigureData) -> Iterator[Picture]:
                     groups,
                     names=names_of(cell, len(arrays["similarity"])),
                 ),
-                f"Mean similarity of the updates of two clients as {cell.labels['strategy']} "
-                f"has it after the last round, seed {cell.seed}; grey: never came together.",
+                f"Mean similarity of two clients' updates as {cell.labels['strategy']} has it "
+                f"after the last round, seed {cell.seed}; grey: never came together.",
                 cell.labels["strategy"],
             )
 
@@ -167,15 +158,13 @@ def counts(data: FigureData) -> Iterator[Picture]:
             continue
         everybody = len(picky) < len(spread)
         frame = frame[frame["strategy"].isin(picky)]
-        yield drawn(
+        yield data.drawn(
             "sampling-counts",
             "Sampling counts",
             group,
             partial(plots.sampling_counts, frame, styles=data.styles),
-            "In how many rounds each client was wanted, sorted; mean over seeds. The flatter, "
-            "the more even."
-            + (" Strategies that want everybody are left out." if everybody else "")
-            + data.beyond(MOST_GROUPS),
+            "Mean over seeds."
+            + (" Left out: strategies that want everybody." if everybody else ""),
         )
 
 
@@ -188,14 +177,13 @@ def client_accuracies(data: FigureData) -> Iterator[Picture]:
         section = "Accuracy over clients"
         if data.is_flat(section, group, frame["accuracy"], "accuracy", "for every client"):
             continue
-        yield drawn(
+        yield data.drawn(
             "client-accuracy",
             section,
             group,
             partial(plots.client_accuracy, frame, styles=data.styles),
-            f"Density of the last model's accuracy for each client, {tested_on(frame)}; all "
-            "seeds together. Dot: mean; bar: from the 10th to the 90th percentile."
-            + data.beyond(MOST_GROUPS),
+            f"The last model, {tested_on(frame)}; all seeds. Dot: mean; bar: 10th to 90th "
+            "percentile.",
         )
 
 
@@ -209,7 +197,7 @@ def shapley_values(data: FigureData) -> Iterator[Picture]:
                 found.setdefault(cell.labels["strategy"], []).append(values)
         tables = {who: np.array(rows) for who, rows in found.items() if _even(rows)}
         if tables:
-            yield drawn(
+            yield data.drawn(
                 "shapley",
                 "Shapley values",
                 group,
@@ -222,8 +210,7 @@ def shapley_values(data: FigureData) -> Iterator[Picture]:
                     ),
                     styles=data.styles,
                 ),
-                "What each client's last update adds to the model's test accuracy; mean over "
-                "seeds.",
+                "What each client's last update adds; mean over seeds.",
             )
 
 

@@ -21,10 +21,7 @@ MOST_METHODS = 6  # columns of methods beside the baseline
 METRICS = ("accuracy", "loss")  # the first that was measured for each client
 TESTED_ON = {
     "own": "on the client's own held-out examples",
-    "matched": (
-        "not on examples of the client's own, but on a draw from the common test set in the "
-        "proportions of its labels"
-    ),
+    "matched": "not on the client's own examples: on test data in the proportions of its labels",
 }
 
 
@@ -63,28 +60,24 @@ def clients_table(data: FigureData) -> Table | None:
     shown = [
         _clients(data, group, metric, baseline, methods) for group in data.groups[:MOST_GROUPS]
     ]
-    compared = any(group.best is not None for group in shown)
-    tests = any("n_test" in group.rows for group in shown)
-    sized = any("n_examples" in group.rows for group in shown)
-    heads = [("client", False)]
-    heads += [("examples", True)] if sized else []
-    heads += [("test examples", True)] if tests else []
-    heads.append(("attendance, %", True))
-    columns = [name for name, there in (("n_examples", sized), ("n_test", tests)) if there]
-    columns.append("attendance")
+    sizes = {"n_examples": "examples", "n_test": "test examples"}
+    columns = {
+        name: head for name, head in sizes.items() if any(name in group.rows for group in shown)
+    }
+    columns["attendance"] = "attendance, %"
     if metric is not None:
         how = measure(metric)
-        heads += [(f"{method}: {how.head}", True) for method in methods]
-        columns += [f"method {method}" for method in methods]
-    if compared:
-        unit = measure(str(metric)).unit_of_difference
-        heads.append((f"difference, {unit}" if unit else "difference", True))
-        columns.append("difference")
+        columns |= {f"method {method}": f"{method}: {how.head}" for method in methods}
+        if any(group.best is not None for group in shown):
+            unit = how.unit_of_difference
+            columns["difference"] = f"difference, {unit}" if unit else "difference"
     decimals = _decimals(shown, metric, methods)
     tables = tuple(
-        (_heading(group, baseline, shown), _words(group.rows, columns, decimals)) for group in shown
+        (_heading(group, baseline, shown), _words(group.rows, list(columns), decimals))
+        for group in shown
     )
-    return Table("Clients", tuple(heads), tables, tuple(_notes(data, shown, metric, baseline)))
+    heads = (("client", False), *((head, True) for head in columns.values()))
+    return Table("Clients", heads, tables, tuple(_notes(data, shown, metric, baseline)))
 
 
 def _metric(data: FigureData) -> str | None:
@@ -201,8 +194,8 @@ def _notes(
     if metric is None:
         rounds = max(cell.rounds for cell in data.cells)
         notes.append(
-            "How well the model serves each client was not measured: per_client_every = "
-            f"{rounds} does so after the last round. Who came least is first."
+            f"Accuracy of each client: not measured (per_client_every = {rounds} does so after the "
+            "last round)."
         )
         return notes
     words = measure(metric).words.capitalize()
@@ -210,24 +203,15 @@ def _notes(
     told = where.pop() if len(where) == 1 else TESTED_ON["matched"]
     notes.append(f"{words}: of the last model, {told}.")
     best = {group.best for group in groups if group.best is not None}
-    if len(best) == 1:
-        notes.append(
-            f"Difference: {best.pop()}, the method with the best mean over clients, minus "
-            f"{baseline}. Who loses most is first."
-        )
-    elif best:
-        notes.append(
-            f"Difference: the method with the best mean over clients minus {baseline}; who loses "
-            "most is first."
-        )
-    else:
-        notes.append("Who is served worst is first.")
+    if best:
+        which = best.pop() if len(best) == 1 else "the method"
+        notes.append(f"Difference: {which}, best mean over clients, minus {baseline}.")
     if n_seeds < max(data.most_seeds, 1):
         notes.append("Each seed divides the data anew, so only the first is shown.")
     most = max(len(group.rows) for group in groups)
     if most > MOST_CLIENTS:
         notes.append(
-            f"Of {most} clients the {MOST_CLIENTS // 2} at either end are shown; "
+            f"Of {most} clients the {MOST_CLIENTS // 2} at either end; "
             'results(…, level="client") has all.'
         )
     if len(data.groups) > len(groups):

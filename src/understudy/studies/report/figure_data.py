@@ -12,13 +12,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from understudy import plots
-from understudy.measures import evaluated_rounds
-from understudy.plots.measures import measure
+from understudy.measures import evaluated_rounds, measure
 from understudy.studies.definition.cell import Label
 from understudy.studies.report.stand_ins import by_round
 from understudy.studies.statistics.frames import rows_of_clients
 from understudy.studies.statistics.groups import Group, groups_of
-from understudy.studies.statistics.text_table import label_word
+from understudy.studies.statistics.text_table import heading_of, label_word
 from understudy.studies.store.store import Store, StoredCell
 
 LONGEST_NAME = 120  # characters of a file's name, without its ending
@@ -75,7 +74,7 @@ class FigureData:
         self.runs = runs.iloc[chosen].reset_index(drop=True)
         self.groups = groups_of(self.cells)
         self.styles = plots.styles([cell.labels["strategy"] for cell in cells])
-        self.unfinished = "" if any(done) else " No cell is done yet: these are rounds so far."
+        self.unfinished = "" if any(done) else " No cell is done yet."
         self.told: dict[str, list[str]] = {}  # section → what stands in place of flat pictures
         self._rounds: dict[str, pd.DataFrame] = {}
         self._stand_ins: dict[str, pd.DataFrame] = {}
@@ -188,8 +187,8 @@ class FigureData:
         title = title_of(group)
         self.tell(
             section,
-            f"{how.words[:1].upper()}{how.words[1:]}: {shown} {where}"
-            f"{' of ' + title if title else ''}, so there is no picture.",
+            f"{how.long_words[:1].upper()}{how.long_words[1:]}: {shown} {where}"
+            f"{' of ' + title if title else ''}.",
         )
         return True
 
@@ -199,28 +198,30 @@ class FigureData:
         if sentence not in sentences:
             sentences.append(sentence)
 
-    def beyond(self, most: int) -> str:
+    def drawn(
+        self,
+        kind: str,
+        section: str,
+        group: Group,
+        draw: partial[Figure],
+        caption: str,
+        strategy: Label = None,
+        most: int = MOST_GROUPS,
+    ) -> Picture:
+        """A picture of a group, or of one strategy in it, with its name, title and caption.
+
+        `most` groups have such a picture; the caption tells how many have none.
+        """
+        values = [group.labels[name] for name in group.varying]
+        title = title_of(group) if strategy is None else titled(title_of(group), strategy)
         left = len(self.groups) - most
-        return f" {left} more groups are not shown." if left > 0 else ""
-
-
-def drawn(
-    kind: str,
-    section: str,
-    group: Group,
-    draw: partial[Figure],
-    caption: str,
-    strategy: Label = None,
-) -> Picture:
-    """A picture of a group, or of one strategy in it, with its name and title."""
-    values = [group.labels[name] for name in group.varying]
-    title = title_of(group) if strategy is None else titled(title_of(group), strategy)
-    return Picture(file_name(kind, *values), section, draw(title=title or None), caption)
+        caption += f" {left} more groups are not shown." if left > 0 else ""
+        return Picture(file_name(kind, *values), section, draw(title=title or None), caption)
 
 
 def title_of(group: Group) -> str:
     """What tells a group from the others, in words; empty where it is the only one."""
-    return ", ".join(f"{name} {label_word(group.labels[name])}" for name in group.varying)
+    return heading_of((name, group.labels[name]) for name in group.varying)
 
 
 def titled(title: str | None, strategy: Any) -> str:

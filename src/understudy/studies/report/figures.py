@@ -12,15 +12,13 @@ from matplotlib.figure import Figure
 
 from understudy import plots
 from understudy.core.files import write_file
-from understudy.measures import evaluated_rounds, main_metric
-from understudy.plots.measures import measure
+from understudy.measures import main_metric, measure
 from understudy.plots.saving import FORMATS
 from understudy.studies.report import client_figures, round_figures
 from understudy.studies.report.figure_data import (
     MOST_GROUPS,
     FigureData,
     Picture,
-    drawn,
     title_of,
     with_own_names,
 )
@@ -98,19 +96,18 @@ def differences(data: FigureData) -> Iterator[Picture]:
             title = title_of(group)
             data.tell(
                 section,
-                f"With every seed{' of ' + title if title else ''}, each strategy comes to the "
-                f"same as {baseline}, so there is no picture.",
+                f"{title}{': ' * bool(title)}each strategy comes to the same as {baseline} with "
+                "every seed.",
             )
             continue
-        yield drawn(
+        yield data.drawn(
             "differences",
             section,
             group,
             partial(plots.differences, frame, baseline, metric, styles=data.styles),
-            f"Each strategy minus {baseline} with the same seed. Grey dots: single seeds. "
-            f"Mark: their mean{_with_interval(data)} An interval that does not cross zero is "
-            f"not corrected for the number of comparisons; the table's p is."
-            f"{data.beyond(MOST_CURVES)}",
+            f"Dots: seeds. Mark: mean{_with_interval(data)} Not corrected for the number of "
+            f"comparisons, as the table's p is.",
+            most=MOST_CURVES,
         )
 
 
@@ -149,7 +146,7 @@ def levels(data: FigureData) -> Iterator[Picture]:
         if _is_flat(data, section, data.groups[0], frame, metric):
             return
         figure = plots.intervals(frame, metric, styles=data.styles)
-        caption = f"Grey dots: single seeds. Mark: their mean{_with_interval(data)}"
+        caption = f"Dots: seeds. Mark: mean{_with_interval(data)}"
         yield Picture("at-the-end", section, figure, caption)
     for axis in told:
         others = [name for name in told if name != axis]
@@ -165,13 +162,12 @@ def levels(data: FigureData) -> Iterator[Picture]:
             one = Group(members[0].labels, tuple(others))
             if _is_flat(data, section, one, frame, metric):
                 continue
-            words = measure(metric, evaluated_rounds(frame)).words
-            yield drawn(
+            yield data.drawn(
                 f"levels-{axis}",
                 section,
                 one,
                 partial(plots.levels, frame, axis, metric, styles=data.styles),
-                f"Over {axis}: {words}. Mean over seeds{_with_interval(data)}",
+                f"Mean over seeds{_with_interval(data)}",
             )
 
 

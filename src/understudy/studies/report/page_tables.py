@@ -2,47 +2,38 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 import pandas as pd
 
-from understudy.measures import evaluated_rounds, is_metric, measure, rounds_averaged
+from understudy.measures import MEASURES, evaluated_rounds, is_metric, measure
+from understudy.studies.report.conclusions import verdict
 from understudy.studies.report.figure_data import MOST_GROUPS, FigureData, title_of
 from understudy.studies.statistics.comparison import compare
 from understudy.studies.statistics.comparison_table import (
     REACHED,
-    Comparison,
     columns_worth_showing,
     mean_head,
+    not_all_reached_note,
     table_of_comparison,
+    target_note,
+    value_word,
 )
-from understudy.studies.statistics.text_table import NOTHING, ZERO, TextTable, label_word, number
+from understudy.studies.statistics.constant_prediction import REFERENCE, is_warning
+from understudy.studies.statistics.text_table import (
+    NOTHING,
+    ZERO,
+    TextTable,
+    heading_of,
+    label_word,
+    number,
+    plain,
+)
 from understudy.studies.store.store import StoredCell, StoredStudy
 
-MEASURES = {  # tables beside the main one, each with those of its measures that were taken
-    "More about accuracy and loss": (
-        "accuracy_best",
-        "accuracy_last",
-        "accuracy_tail",
-        "accuracy_last10",
-        "fluctuation",
-        "loss_best",
-        "loss_last",
-        "train_loss_last",
-        "validation_loss_last",
-    ),
-    "Cost of reaching the target": ("rounds_to_target", "clock_to_target", "megabytes_to_target"),
-    "Over clients": (
-        "client_accuracy_mean",
-        "client_accuracy_variance",
-        "client_accuracy_worst10",
-        "client_accuracy_best10",
-        "count_variance",
-    ),
-    "Substitution and similarity": ("oracle_error_relative", "evaluations_spared"),
-}
 OFTEN_ZERO = (  # without delays, without a sampler, without a race: nobody would miss them
     "clock_to_target",
     "count_variance",
@@ -52,6 +43,7 @@ LAST_ROUND = "accuracy_last"
 METRICS = "Other metrics"  # those that the study asks for
 MOST_METRICS = 12  # columns of them; recalls are one for each class
 FOUND = "Results of the analyses"
+CONSTANT = "(constant prediction)"
 STAND_INS = {  # columns of a table of stand-ins, and their heads
     "absent": "did not come",
     "own": "own last update",
@@ -72,30 +64,37 @@ class Table:
 
 
 def main_table(runs: pd.DataFrame, metric: str) -> Table:
-    comparison = compare(runs, metric)
-    table, n_labels = table_of_comparison(comparison), len(comparison.labels)
+    # what rows differ in stands above the table, what was tuned in a section of its own
+    comparison = replace(compare(runs, metric), differences=None, picks={}, edges={})
+    table, shown = table_of_comparison(comparison), comparison.measure
+    if comparison.tested[0]:
+        rows = comparison.rows.to_dict("records")
+        words = [verdict(comparison, row) for row in rows]
+        last_p = max(place for place, head in enumerate(table.heads) if head.startswith("p ("))
+        table = _with_column(table, last_p + 1, f"against {comparison.baseline}", words)
     if beside(runs, metric):
-        table = _with_last_round(table, runs, mean_head(comparison))
-    return _grouped(comparison.measure.words, table, n_labels)
+        last = compare(runs, LAST_ROUND)
+        other = table_of_comparison(last)
+        at, place = other.heads.index(mean_head(last)), table.heads.index(mean_head(comparison))
+        words = [row[at] for row in other.cells]
+        table = _with_column(table, place + 1, mean_head(last), words)
+    if ", " in shown.words:  # the head tells over how many rounds
+        table = replace(table, notes=tuple(note for note in table.notes if note != shown.about))
+    return _grouped(shown.words, table, len(comparison.labels))
 
 
 def beside(runs: pd.DataFrame, metric: str) -> bool:
     """Whether the last round's accuracy is told beside the main measure: it is another number."""
-    over = rounds_averaged(metric, evaluated_rounds(runs))
+    over = measure(metric).rounds_averaged(evaluated_rounds(runs))
     return metric == "accuracy_tail" and over is not None and over[1] > 1
 
 
-def _with_last_round(table: TextTable, runs: pd.DataFrame, head: str) -> TextTable:
-    last = compare(runs, LAST_ROUND)
-    column = mean_head(last)
-    words = table_of_comparison(last)
-    place, at = table.heads.index(head) + 1, words.heads.index(column)
+def _with_column(table: TextTable, place: int, head: str, words: Sequence[str]) -> TextTable:
     return replace(
         table,
-        heads=(*table.heads[:place], column, *table.heads[place:]),
+        heads=(*table.heads[:place], head, *table.heads[place:]),
         cells=tuple(
-            (*row[:place], other[at], *row[place:])
-            for row, other in zip(table.cells, words.cells, strict=True)
+            (*row[:place], word, *row[place:]) for row, word in zip(table.cells, words, strict=True)
         ),
         right=table.right | {len(table.heads)},  # all columns from the first number on
     )
@@ -105,15 +104,15 @@ def more_tables(runs: pd.DataFrame, cells: Sequence[StoredCell], metric: str) ->
     """Tables beside the main one."""
     tables = []
     found = dict.fromkeys(name for cell in cells for name in cell.findings_metrics)
-    told = {name for names in MEASURES.values() for name in names}
+    told = [one for one in MEASURES.values() if one.table]
     # with a tail of one round, the last round's is the same number
     shown_first = {metric, LAST_ROUND} if metric == "accuracy_tail" else {metric}
-    others = [str(name) for name in runs.columns if name not in told and name not in found]
-    asked = [name for name in others if is_metric(name) and name not in shown_first]
-    first, *rest = MEASURES
-    kinds = {first: MEASURES[first], METRICS: tuple(asked[:MOST_METRICS])}
-    kinds |= {title: MEASURES[title] for title in rest}
-    kinds[FOUND] = tuple(name for name in found if name not in told)
+    others = [name for name in map(str, runs.columns) if name not in {*found, *shown_first}]
+    asked = [name for name in others if is_metric(name) and not measure(name).table]
+    kinds: dict[str, list[str]] = {told[0].table: [], METRICS: asked[:MOST_METRICS]}
+    for one in told:
+        kinds.setdefault(one.table, []).append(one.name)
+    kinds[FOUND] = [name for name in found if not measure(name).table]
     for title, names in kinds.items():
         taken = [name for name in names if name not in shown_first and _worth_showing(runs, name)]
         # of a metric 0 is a result: a class that no model ever recognises
@@ -122,7 +121,7 @@ def more_tables(runs: pd.DataFrame, cells: Sequence[StoredCell], metric: str) ->
         if shown:
             table = _side_by_side(title, runs, shown)
             words = ", ".join(measure(name).words for name in zero if name not in OFTEN_ZERO)
-            note = (f"0 in every run, and so left out: {words}.",) if words else ()
+            note = (f"0 in every run: {words}.",) if words else ()
             if title == METRICS and len(asked) > MOST_METRICS:
                 left = len(asked) - MOST_METRICS
                 note = (*note, f"{left} more are not shown; results(…) has all.")
@@ -147,72 +146,63 @@ def _is_zero(runs: pd.DataFrame, name: str) -> bool:
 def _grouped(title: str, table: TextTable, n_labels: int) -> Table:
     """A comparison with the labels of its groups as headings."""
     kept, told = columns_worth_showing(table)
-    kept = [place for place in kept if place >= n_labels]
-    rows = [
-        (_heading(table.heads[:n_labels], row[:n_labels]), tuple(row[place] for place in kept))
-        for row in table.cells
-    ]
+    shown = table.only([place for place in kept if place >= n_labels])
     return Table(
         title[:1].upper() + title[1:],
-        tuple((table.heads[place], place in table.right) for place in kept),
-        _by_heading(rows),
+        tuple((head, place in shown.right) for place, head in enumerate(shown.heads)),
+        tuple(
+            (heading, tuple(shown.cells[position] for position in members))
+            for heading, members in table.grouped(n_labels)
+        ),
         (*table.notes, *told),
     )
 
 
 def _side_by_side(title: str, runs: pd.DataFrame, names: Sequence[str]) -> Table:
-    """Means of several measures, one column each."""
-    plain = runs.copy()
-    plain.attrs = {name: value for name, value in runs.attrs.items() if name != "baseline"}
+    """Means of several measures, one column each; what the first table says is not repeated."""
+    without_baseline = runs.copy()
+    without_baseline.attrs = {
+        name: value for name, value in runs.attrs.items() if name != "baseline"
+    }
     heads: list[tuple[str, bool]] = [("strategy", False)]
     rows: dict[tuple[str, str], list[str]] = {}
+    constants: dict[str, dict[int, str]] = {}  # group → column → what a constant prediction has
     notes: dict[str, None] = {}
     for name in names:
-        comparison = _without_what_the_first_table_says(compare(plain, name))
+        comparison = compare(without_baseline, name)
+        shown = comparison.measure
         table, n_labels = table_of_comparison(comparison), len(comparison.labels)
         columns = [table.heads.index(mean_head(comparison))]
         if REACHED in table.heads and (REACHED, True) not in heads:  # the same for all its costs
             columns.insert(0, table.heads.index(REACHED))
         heads += [(table.heads[place], True) for place in columns]
-        for row in table.cells:
-            group = _heading(table.heads[:n_labels], row[:n_labels])
+        for row, found in zip(table.cells, comparison.rows.to_dict("records"), strict=True):
+            group = heading_of(zip(comparison.labels, row, strict=False))
             own = rows.setdefault((group, row[n_labels]), [])
             own += [ZERO if _only_zeros(row[place]) else row[place] for place in columns]
-        notes |= dict.fromkeys(table.notes)
-    notes.pop("Lower is better.", None)  # said of one column, it would be read of all
-    words = [
-        (group, (strategy, *cells))
-        for (group, strategy), cells in rows.items()
-        if not set(cells) <= {NOTHING, ZERO}
-    ]
-    nothing = dict.fromkeys(
-        strategy
-        for (_, strategy), cells in rows.items()
-        if ZERO in cells and set(cells) <= {NOTHING, ZERO}
-    )
-    if nothing:
-        notes[f"Left out where all of these are 0 (to the shown digits): {', '.join(nothing)}."] = (
-            None
-        )
-    return Table(title, tuple(heads), _by_heading(words), tuple(notes))
-
-
-def _without_what_the_first_table_says(comparison: Comparison) -> Comparison:
-    """One of several columns: a constant prediction's number says of which it is."""
-    constant = comparison.reference
-    if constant is not None:
-        constant = f"{constant.removesuffix('.')} in {comparison.measure.phrase}."
-    # a cell without a value is – here
-    return replace(comparison, without_value=0, reference=constant, beside=None)
+            if not math.isnan(found.get(REFERENCE, math.nan)):
+                word = value_word(comparison, found[REFERENCE]).removesuffix(f" {shown.unit}")
+                constants.setdefault(group, {})[len(heads) - 2] = word
+        told = [shown.about] if shown.about and ", " not in shown.words else []
+        if comparison.reference is not None and is_warning(comparison.reference):
+            told.append(f"{comparison.reference.removesuffix('.')} in {shown.phrase}.")
+        told += [*target_note(comparison), *not_all_reached_note(comparison)]
+        notes |= dict.fromkeys(told)
+    nothing = [who for who, cells in rows.items() if set(cells) <= {NOTHING, ZERO}]
+    if any(ZERO in rows[who] for who in nothing):
+        notes["Not listed: 0 in all columns."] = None
+    words = [(who[0], (who[1], *cells)) for who, cells in rows.items() if who not in nothing]
+    grouped = []
+    for group, members in _by_heading(words):
+        known = constants.get(group, {})
+        constant = [known.get(place, NOTHING) for place in range(len(heads) - 1)]
+        grouped.append((group, (*members, (CONSTANT, *constant)) if known else members))
+    return Table(title, tuple(heads), tuple(grouped), tuple(notes))
 
 
 def _only_zeros(word: str) -> bool:
     """Whether a mean with its interval says nothing but zeros."""
     return bool(word) and not word.strip("0.± ")
-
-
-def _heading(names: Sequence[str], words: Sequence[str]) -> str:
-    return ", ".join(f"{name} {word}" for name, word in zip(names, words, strict=True))
 
 
 def _by_heading(
@@ -232,18 +222,17 @@ def cells_table(cells: Sequence[StoredCell], runs: pd.DataFrame, metric: str | N
     if metric is not None:
         shown = measure(metric, evaluated_rounds(runs))
         heads.append((shown.head, True))
-        form = "{:.2f}" if shown.decimals is not None else "{:.4g}"
-        numbers = runs[metric].tolist()
+        scaled = [float("nan") if one is None else one * shown.scale for one in runs[metric]]
         values = [
-            NOTHING if number is None or number != number else form.format(number * shown.scale)
-            for number in numbers
+            plain(one) if shown.decimals is None or math.isnan(one) else number(one, shown.decimals)
+            for one in scaled
         ]
     heads += [("version", False), ("key", False)]
     rows = []
     for position, cell in enumerate(cells):
         words = [label_word(cell.labels.get(name)) for name in names]
         words += [str(cell.seed), cell.status, str(cell.rounds)]
-        words += [values[position].replace("-", "−")] if values else []
+        words += [values[position]] if values else []
         rows.append((*words, cell.version or NOTHING, cell.key))
     return Table("Cells", tuple(heads), (("", tuple(rows)),))
 
@@ -287,8 +276,5 @@ def stand_ins_table(data: FigureData) -> Table | None:
     if not rows:
         return None
     heads = (("strategy", False), *((head, True) for head in STAND_INS.values()))
-    note = (
-        "Clients per round, mean over the rounds of the first seed. A client that is represented "
-        "in several ways is counted in each."
-    )
+    note = "Clients per round, first seed; one represented in several ways counts in each."
     return Table("What represented absent clients", heads, _by_heading(rows), (note,))

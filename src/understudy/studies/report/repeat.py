@@ -12,6 +12,7 @@ from typing import Any
 from understudy._version import __version__
 from understudy.simulation.data.sources import DATASETS
 from understudy.studies.definition.builtins import NAMES as BUILT_IN
+from understudy.studies.statistics.text_table import heading_of
 from understudy.studies.store.report_file import (
     RUNS,
     folder_option,
@@ -19,7 +20,6 @@ from understudy.studies.store.report_file import (
     rewriting_command,
 )
 from understudy.studies.store.store import StoredCell, StoredStudy
-
 
 @dataclass(frozen=True)
 class Repeat:
@@ -31,20 +31,17 @@ class Repeat:
         That run the study and rewrite its report; none where it was made in Python.
     rewrite : str
         The one that rewrites its report.
-    notes : tuple of str
-        What else has to be the same.
-    is_live : bool
-        Whether its runs are those of a live federation.
+    rows : tuple of pairs of str
+        What else has to be the same, and by whom the data are: subject and words.
     """
 
     commands: tuple[str, ...]
     rewrite: str
-    notes: tuple[str, ...]
-    is_live: bool = False
+    rows: tuple[tuple[str, str], ...]
 
 
 def repeat(study: StoredStudy, cells: Sequence[StoredCell], folder: str | Path = RUNS) -> Repeat:
-    """Commands and notes for one who wants the same numbers.
+    """Commands and facts for one who wants the same numbers.
 
     Parameters
     ----------
@@ -54,14 +51,16 @@ def repeat(study: StoredStudy, cells: Sequence[StoredCell], folder: str | Path =
         The runs folder that it is in.
     """
     about, rewrite = study.about, rewriting_command(folder, study.name)
-    first = command(about, study.name, folder)
-    notes = [*_overrides(about), *_data(cells), *_versions(study, cells), *_machines(cells)]
-    return Repeat(
-        commands=() if first is None else (first, rewrite),
-        rewrite=rewrite,
-        notes=tuple(notes),
-        is_live=bool(about.get("live")),
-    )
+    first, rows = command(about, study.name, folder), [("finished cells", "are not rerun")]
+    if about.get("live"):
+        rows.append(("to resume", "flwr run with the same folder"))
+    elif first is None:
+        rows.append(("to resume", "study.run(folder) in Python"))
+    left_out = about.get("python_overrides") or ()
+    if left_out:
+        rows.append(("not in the command", f"given as Python objects: {', '.join(left_out)}"))
+    rows += [*_data(cells), *_versions(study, cells), *_machines(cells)]
+    return Repeat(() if first is None else (first, rewrite), rewrite, tuple(rows))
 
 
 def command(about: Mapping[str, Any], name: str, folder: str | Path = RUNS) -> str | None:
@@ -89,44 +88,32 @@ def _typed(about: Mapping[str, Any], name: str, folder: str | Path) -> str:
     return typed if not typed.startswith("-") else f"./{typed}"  # which would be an option
 
 
-def _overrides(about: Mapping[str, Any]) -> list[str]:
-    left_out = about.get("python_overrides") or ()
-    if not left_out:
-        return []
-    return [
-        f"Not in the command, because they were given as Python objects: {', '.join(left_out)}."
-    ]
-
-
-def _data(cells: Sequence[StoredCell]) -> list[str]:
+def _data(cells: Sequence[StoredCell]) -> list[tuple[str, str]]:
     names = dict.fromkeys(str(cell.facts.get("data")) for cell in cells)
-    needed = [name for name in names if name in DATASETS and DATASETS[name].files]
-    if not needed:
-        return []
-    return [f"Needs the data of {', '.join(needed)}: understudy doctor says where they belong."]
+    known = {name: DATASETS[name] for name in names if name in DATASETS}
+    needed = ", ".join(name for name, source in known.items() if source.files)
+    rows = [("needs data", f"{needed}: understudy doctor says where they belong")] if needed else []
+    credits = ((name, source.credit) for name, source in known.items())
+    return rows + [(f"data of {name}", credit) for name, credit in credits if credit is not None]
 
 
-def _versions(study: StoredStudy, cells: Sequence[StoredCell]) -> list[str]:
+def _versions(study: StoredStudy, cells: Sequence[StoredCell]) -> list[tuple[str, str]]:
     """Which version did what; cells of another version are named."""
-    notes = [f"Study saved by understudy-fl {study.version}, report by {__version__}."]
+    rows = [("understudy-fl", f"{study.version} saved the study, {__version__} made the report")]
     others = Counter(cell.version for cell in cells if cell.version not in (None, __version__))
     for version, count in others.items():
-        noun, verb = ("cell", "was") if count == 1 else ("cells", "were")
-        notes.append(
-            f"{count} {noun} {verb} computed by version {version}; --again runs all cells again."
-        )
-    return notes
+        cells_of = f"{count} cell{'s' * (count > 1)}"
+        rows.append((f"computed by {version}", f"{cells_of}; --again runs all cells again"))
+    return rows
 
 
-def _machines(cells: Sequence[StoredCell]) -> list[str]:
+def _machines(cells: Sequence[StoredCell]) -> list[tuple[str, str]]:
+    """On what the cells ran: the same bits come from the same versions on the same kind of CPU."""
     found: Counter[str] = Counter()
     for cell in cells:
         if cell.facts.get("versions"):
-            found[", ".join(f"{name} {word}" for name, word in cell.facts["versions"].items())] += 1
-    if not found:
-        return []
+            found[heading_of(cell.facts["versions"].items())] += 1
     if len(found) == 1:
-        same = "The same versions on the same kind of CPU give the same bits."
-        return [f"Run with {next(iter(found))}. {same}"]
+        return [("for the same bits", next(iter(found)))]
     told = "; ".join(f"{count} cells with {words}" for words, count in found.items())
-    return [f"Run with different versions, so bits may differ: {told}."]
+    return [("different versions", f"bits may differ: {told}")] if told else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -22,6 +22,7 @@ from understudy.studies.report.figures import pictures_of
 from understudy.studies.report.methods import methods, references_in
 from understudy.studies.report.page_figures import FigureSection, sections_of
 from understudy.studies.report.page_tables import (
+    Table,
     cells_table,
     main_table,
     more_tables,
@@ -29,10 +30,10 @@ from understudy.studies.report.page_tables import (
     tuning_table,
 )
 from understudy.studies.report.repeat import repeat
-from understudy.studies.report.report_text import meanings, sentence, settings_in_words
+from understudy.studies.report.report_text import sentence, settings_in_words
 from understudy.studies.report.study_toml import study_toml
 from understudy.studies.statistics.frames import results
-from understudy.studies.statistics.text_table import label_word
+from understudy.studies.statistics.text_table import heading_of
 from understudy.studies.store.report_file import report_path, state_of
 from understudy.studies.store.store import Store, StoredCell, StoredStudy
 
@@ -77,7 +78,8 @@ def render(runs_folder: str | Path, study_name: str, runs: pd.DataFrame | None =
             data.told.setdefault(STAND_INS, [])  # its section is there, with or without pictures
         sections = sections_of(gallery, data.told)
     metric = main_metric(runs[runs["status"] == "done"], study.about.get("metric"))
-    tuning = tuning_table(study)
+    repeated = repeat(study, cells, runs_folder)
+    tuning, baseline = tuning_table(study), study.about.get("baseline")
     more = [] if metric is None else more_tables(runs, cells, metric)
     failed = [(_place(cell), *_error(cell)) for cell in cells if cell.status == "failed"]
     environment = Environment(
@@ -102,10 +104,12 @@ def render(runs_folder: str | Path, study_name: str, runs: pd.DataFrame | None =
             more=bool(more),
         ),
         conclusions=_conclusions(study, cells, runs, metric),
-        setting=settings_in_words(study, cells, resolved),
-        methods=methods(study, cells, resolved),
-        differs_from=study.about.get("baseline") or "the first",
-        availability=meanings(cells, resolved, "availability"),
+        setting=_plain("Setting", ("setting", "value"), settings_in_words(study, cells, resolved)),
+        methods=_plain(
+            "Strategies",
+            ("strategy", "what it is", f"what differs from {baseline or 'the first'}"),
+            methods(study, cells, resolved),
+        ),
         document=_document(study),
         main=None if metric is None else main_table(runs, metric),
         stand_ins=stand_ins,
@@ -115,8 +119,8 @@ def render(runs_folder: str | Path, study_name: str, runs: pd.DataFrame | None =
         sections=sections,
         failed=failed,
         cells=cells_table(cells, runs, metric),
-        repeat=repeat(study, cells, runs_folder),
-        credits=_credits(cells),
+        repeat=repeated,
+        to_repeat=_plain("To repeat", ("fact", "value"), repeated.rows),
         version=__version__,
     )
     return str(printable(page))
@@ -126,14 +130,14 @@ def _contents(
     sections: Sequence[FigureSection], *, failed: bool, tuned: bool, clients: bool, more: bool
 ) -> list[tuple[str, str]]:
     """(id, heading) of the sections, in their order."""
-    first = [("conclusions", "What came out"), ("strategies", "Strategies")]
-    first += [("failed", "Failed cells")] if failed else []
+    first = [("failed", "Failed cells")] if failed else []
+    first += [("strategies", "Strategies")]
     first += [("tuning", "Tuning")] if tuned else []
+    first += [("clients", "Clients")] if clients else []
     last = [("measures", "More measures")] if more else []
     return [
+        ("results", "What came out"),
         *first,
-        ("results", "Results"),
-        *([("clients", "Clients")] if clients else []),
         *((section.id, section.title) for section in sections),
         *last,
         ("setting", "Setting"),
@@ -146,8 +150,14 @@ def _conclusions(
     study: StoredStudy, cells: Sequence[StoredCell], runs: pd.DataFrame, metric: str | None
 ) -> Conclusions:
     if metric is None:
-        return Conclusions(("No cell is done yet, so nothing has come out.",))
+        return Conclusions(("No cell is done yet.",))
     return conclusions(runs, metric, references_in(study, cells))
+
+
+def _plain(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table of words alone."""
+    columns = tuple((head, False) for head in heads)
+    return Table(title, columns, (("", tuple(tuple(row) for row in rows)),))
 
 
 def _progress(cells: Sequence[StoredCell]) -> str:
@@ -165,19 +175,11 @@ def _document(study: StoredStudy) -> str | None:
 
 
 def _place(cell: StoredCell) -> str:
-    labels = [
-        f"{name} {label_word(value)}" for name, value in cell.labels.items() if value is not None
-    ]
-    return ", ".join([*labels, f"seed {cell.seed}"])
+    known = [(name, value) for name, value in cell.labels.items() if value is not None]
+    return heading_of([*known, ("seed", cell.seed)])
 
 
 def _error(cell: StoredCell) -> tuple[str, str]:
     """The line that names the error, and where it came from."""
     line, _, trace = (cell.error or "no error message").partition("\n")
     return line, trace.strip()
-
-
-def _credits(cells: Sequence[StoredCell]) -> list[str]:
-    names = dict.fromkeys(str(cell.facts.get("data")) for cell in cells)
-    told = [DATASETS[name].credit for name in names if name in DATASETS]
-    return [credit for credit in told if credit is not None]

@@ -14,7 +14,7 @@ from understudy.studies.definition.differences import (
     quoted,
 )
 from understudy.studies.definition.training import kept_in_words
-from understudy.studies.statistics.text_table import edges_in_words, label_word, picks_in_words
+from understudy.studies.statistics.text_table import label_word
 from understudy.studies.store.store import StoredCell, StoredStudy
 
 MISSING = object()  # in place of a key that only some descriptions have
@@ -44,7 +44,7 @@ def settings_in_words(
         ("Model", _model(facts, resolved)),
         ("Local training", _local_training(study, cells, configured)),
         ("Weighting", _weighting(cells, configured)),
-        ("Availability", _availability(resolved)),
+        *_availability(cells, configured),
         ("Rounds", _rounds(resolved)),
         ("Seeds", _seeds(cells)),
         ("Varied", _axes(about)),
@@ -55,30 +55,6 @@ def settings_in_words(
         ("Analyses", ", ".join(_distinct(chain(*_told(resolved, "analysis"))))),
     ]
     return [(subject, sentence) for subject, sentence in told if sentence]
-
-
-def meanings(
-    cells: Sequence[StoredCell], resolved: Mapping[str, Mapping[str, Any]], part: str
-) -> list[tuple[str, str]]:
-    """(label, what it stands for) of the strategies, or of the availability modes.
-
-    Parameters
-    ----------
-    cells
-        All cells of the study.
-    resolved
-        Key of a cell to its configuration, for those that have begun.
-    part : {"strategy", "availability"}
-        Also the name of the label.
-    """
-    found: dict[str, list[Any]] = {}
-    for cell in cells:
-        label = cell.labels.get(part)
-        if label is not None:
-            own = found.setdefault(str(label), [])
-            if part in resolved.get(cell.key, {}):
-                own.append(resolved[cell.key][part])
-    return [(label, in_words(merged(own)) if own else "not begun") for label, own in found.items()]
 
 
 def sentence(words: str | None) -> str | None:
@@ -194,8 +170,7 @@ def _local_training(
         in_a_sentence(found, first, others, is_first=first != baseline),
         f"{kept_in_words(kept)}." if kept else None,
     ]
-    rest = " ".join(one for one in told if one) or "The same for all strategies."
-    return f"{words}. {rest}"
+    return " ".join([f"{words}.", *(one for one in told if one)])
 
 
 def _weighting(cells: Sequence[StoredCell], configured: Mapping[str, Mapping[str, Any]]) -> str:
@@ -207,12 +182,24 @@ def _weighting(cells: Sequence[StoredCell], configured: Mapping[str, Mapping[str
         if told is not None:
             found.setdefault(str(told), {})[str(cell.labels["strategy"])] = None
     if len(found) == 1:
-        return f"{next(iter(found))}. The same for all strategies."
+        return next(iter(found))
     return "; ".join(f"{word} ({', '.join(labels)})" for word, labels in found.items())
 
 
-def _availability(resolved: Sequence[Mapping[str, Any]]) -> str:
-    return "; ".join(_distinct(map(in_words, _told(resolved, "availability"))))
+def _availability(
+    cells: Sequence[StoredCell], configured: Mapping[str, Mapping[str, Any]]
+) -> list[tuple[str, str]]:
+    """What each availability mode stands for; cells without one have theirs by strategy."""
+    found: dict[str, list[Any]] = {}
+    for cell in cells:
+        mode = cell.labels.get("availability")
+        told = configured.get(cell.key, {}).get("availability")
+        if mode is not None and told is not None:
+            found.setdefault(f"Availability {label_word(mode)}", []).append(told)
+    if found:
+        return [(mode, in_words(merged(own))) for mode, own in found.items()]
+    own = _told(list(configured.values()), "availability")
+    return [("Availability", in_words(merged(own)))] if own else []
 
 
 def _rounds(resolved: Sequence[Mapping[str, Any]]) -> str:
@@ -229,8 +216,7 @@ def _seeds(cells: Sequence[StoredCell]) -> str:
         words = f"{seeds[0]} to {seeds[-1]}"
     else:
         words = ", ".join(map(str, seeds))
-    same = "with the same seed, all strategies face the same absences and the same batches"
-    return f"{words}; {same}"
+    return f"{words}; the same absences and batches for all strategies"
 
 
 def _axes(about: Mapping[str, Any]) -> str:
@@ -248,11 +234,7 @@ def _tuned(study: StoredStudy) -> str:
     if tune is None:
         return ""
     keys = " and ".join(study.tuned)
-    how = f"{keys} for each strategy by {tune['metric']}, with seeds {in_words(tune['seeds'])}"
-    if not study.picks:
-        return how
-    warning = edges_in_words(study.edges)
-    return f"{how}: {picks_in_words(study.picks)}" + (f". {warning}" if warning else "")
+    return f"{keys} for each strategy by {tune['metric']}, with seeds {in_words(tune['seeds'])}"
 
 
 def _told(resolved: Sequence[Mapping[str, Any]], name: str) -> list[Any]:

@@ -9,13 +9,12 @@ import numpy as np
 import pandas as pd
 
 from understudy import plots
-from understudy.plots.measures import measure
+from understudy.measures import measure
 from understudy.studies.report.figure_data import (
     LARGEST_SHARE,
     MOST_GROUPS,
     FigureData,
     Picture,
-    drawn,
 )
 from understudy.studies.statistics.constant_prediction import REFERENCE, in_words
 
@@ -26,25 +25,25 @@ MOST_CURVES = 12  # groups that get a picture of their curves
 def curves(data: FigureData) -> Iterator[Picture]:
     """Accuracy by round; the loss too where groups are few, or where there is no accuracy."""
     band = (
-        "Mean over seeds; bands: 95 % interval of that mean, in each round by itself."
+        "mean over seeds, with its 95 % interval in each round."
         if data.most_seeds >= 3
-        else "Mean over seeds; no bands, which take three seeds."
+        else "mean over seeds; no bands, which take three."
     )
     if data.most_seeds == 1:
-        band = "One seed: differences may be chance."
+        band = "one seed, so differences may be chance."
     metrics = [name for name in ("test_accuracy", "test_loss") if data.measured(name)]
     if len(data.groups) > MOST_GROUPS:
         metrics = metrics[:1]
     for metric in metrics or data.other_metrics:
         section = "Convergence"
-        words = measure(metric).words.capitalize()
+        words = measure(metric).long_words.capitalize()
         for group in data.groups[:MOST_CURVES]:
             frame = data.rounds_of(group)
             if metric not in frame or frame[metric].isna().all():
                 continue
             if data.is_flat(section, group, frame[metric], metric):
                 continue
-            yield drawn(
+            yield data.drawn(
                 f"convergence-{metric}",
                 section,
                 group,
@@ -55,7 +54,8 @@ def curves(data: FigureData) -> Iterator[Picture]:
                     styles=data.styles,
                     level=_constant(data.runs_of([group]), metric),
                 ),
-                f"{words} by round. {band}{data.unfinished}{data.beyond(MOST_CURVES)}",
+                f"{words}: {band}{data.unfinished}",
+                most=MOST_CURVES,
             )
 
 
@@ -77,14 +77,13 @@ def errors(data: FigureData) -> Iterator[Picture]:
     for group in data.groups[:MOST_GROUPS] if data.measured(metric) else ():
         frame = data.rounds_of(group)
         if metric in frame and (frame[metric] > 0).any():
-            yield drawn(
+            yield data.drawn(
                 "substitution-error",
                 "Substitution error",
                 group,
                 partial(plots.substitution_error, frame, metric, styles=data.styles),
-                "Squared distance of each round's update from the one that all clients "
-                "together would have given, divided by the latter's squared length. Mean over "
-                f"seeds.{data.beyond(MOST_GROUPS)}",
+                "Squared distance of each round's update from that of all clients, relative to the "
+                "latter's squared length; mean over seeds.",
             )
 
 
@@ -96,14 +95,12 @@ def largest_shares(data: FigureData) -> Iterator[Picture]:
         if LARGEST_SHARE in frame and frame[LARGEST_SHARE].notna().any():
             if data.is_flat(section, group, frame[LARGEST_SHARE], LARGEST_SHARE):
                 continue
-            yield drawn(
+            yield data.drawn(
                 "largest-share",
                 section,
                 group,
                 partial(plots.convergence, frame, LARGEST_SHARE, styles=data.styles),
-                "The largest share that any one client's row has in a round's update: near "
-                "100 %, one client alone decides. Mean over "
-                f"seeds.{data.unfinished}{data.beyond(MOST_GROUPS)}",
+                f"Near 100 %, one client alone decides. Mean over seeds.{data.unfinished}",
             )
 
 
@@ -121,11 +118,11 @@ def sigmas(data: FigureData) -> Iterator[Picture]:
                 values = {"t": arrays["sigma_t"], "sigma²": arrays[name]}
                 tables.append(pd.DataFrame({"kind": kind, "seed": cell.seed, **values}))
         if tables:
-            yield drawn(
+            yield data.drawn(
                 "sigma",
                 "How far apart updates are",
                 group,
                 partial(plots.convergence, pd.concat(tables), "sigma²", "kind", log=True),
-                f"Largest squared distance between the updates of any two clients (σ_P²) and "
-                f"of friends (σ_F²), under {strategy}. Mean over seeds.",
+                f"Largest squared distance between updates of any two clients (σ_P²) and of "
+                f"friends (σ_F²), under {strategy}; mean over seeds.",
             )

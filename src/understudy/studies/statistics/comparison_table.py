@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from understudy.core.printable import one_line
-from understudy.measures import Counts, Measure, lower_is_better, measure, span
+from understudy.measures import Counts, Measure, measure, span
 from understudy.studies.definition.tune_table import Edges, Picks
 from understudy.studies.statistics import tables
 from understudy.studies.statistics.best_rows import best_rows
@@ -119,7 +119,7 @@ class Comparison:
     @property
     def lower_is_better(self) -> bool | None:
         """None: neither way is better, or it is not known."""
-        return lower_is_better(self.metric)
+        return self.measure.lower_is_better
 
     def to_markdown(self) -> str:
         """A table in Markdown, with notes below it."""
@@ -208,8 +208,7 @@ def notes_of(comparison: Comparison, told: Sequence[str] = ()) -> tuple[str, ...
         notes.append(comparison.reference)
     if comparison.beside is not None:
         notes.append(comparison.beside)
-    if comparison.target is not None:
-        notes.append(f"Target: an accuracy of {100 * comparison.target:g} %.")
+    notes += target_note(comparison)
     notes += tuning_notes(comparison.picks, comparison.edges)
     if comparison.differences is not None:
         notes.append(comparison.differences)
@@ -233,16 +232,27 @@ def notes_of(comparison: Comparison, told: Sequence[str] = ()) -> tuple[str, ...
         once = "; identical rows count once" if again else ""
         notes.append(f"p: two-sided{holm}{once}.")
     notes += told
-    if measure.is_price and (rows["reached"] < rows["seeds"]).any():
-        notes.append(
-            "Means are over the seeds that reached the target. Where not all did, they are means "
-            "over different seeds: they are not compared, and nothing is tested."
-        )
+    notes += not_all_reached_note(comparison)
     if comparison.without_value:
         notes.append(f"Not included, without a value: {_count(comparison.without_value, 'cell')}.")
     if comparison.unfinished:
         notes.append(f"Not included: {_count(comparison.unfinished, 'unfinished cell')}.")
     return tuple(notes)
+
+
+def target_note(comparison: Comparison) -> list[str]:
+    """The accuracy whose price a table is about."""
+    target = comparison.target
+    return [] if target is None else [f"Target: an accuracy of {100 * target:g} %."]
+
+
+def not_all_reached_note(comparison: Comparison) -> list[str]:
+    """Over which seeds the means of a price are, where some never reached the target."""
+    rows = comparison.rows
+    if not comparison.measure.is_price or not (rows["reached"] < rows["seeds"]).any():
+        return []
+    told = "Means: over the seeds that reached the target; where not all did, over different seeds"
+    return [f"{told}, so not compared, and nothing is tested."]
 
 
 def mean_head(comparison: Comparison) -> str:
@@ -269,6 +279,12 @@ def _decimals(comparison: Comparison) -> int | None:
     if measure.decimals is not None:
         return measure.decimals
     return decimals_for([*comparison.rows["mean"], *comparison.rows["difference"]])
+
+
+def value_word(comparison: Comparison, value: float) -> str:
+    """A mean of the comparison, with its unit."""
+    word = number(value * comparison.measure.scale, _decimals(comparison))
+    return f"{word} {comparison.measure.unit}".rstrip()
 
 
 def _participants(row: dict[Any, Any]) -> str:
@@ -334,34 +350,25 @@ def _for_terminal(comparison: Comparison) -> RenderableType:
     """
     from rich.console import Group
 
-    table = table_of_comparison(comparison)
-    first = len(comparison.labels)
+    table, first = table_of_comparison(comparison), len(comparison.labels)
     shown, told = columns_worth_showing(table)
-    columns = [place for place in shown if place >= first]
+    narrow = table.only([place for place in shown if place >= first])
     heads = {"participants per round": "came", "p (t-test)": "p\nt-test"}
     heads |= {"p (Wilcoxon)": "p\nWilcoxon", PAIRS: "both\nreached"}
-    narrow = TextTable(
-        tuple(heads.get(table.heads[place], table.heads[place]) for place in columns),
-        tuple(
-            tuple(row[place].removesuffix(" reached it") for place in columns)
-            for row in table.cells
+    narrow = replace(
+        narrow,
+        heads=tuple(heads.get(head, head) for head in narrow.heads),
+        cells=tuple(
+            tuple(word.removesuffix(" reached it") for word in row) for row in narrow.cells
         ),
-        frozenset(at for at, place in enumerate(columns) if place in table.right),
     )
     parts: list[RenderableType] = []
-    groups: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
-    for row, cells in zip(table.cells, narrow.cells, strict=True):
-        groups.setdefault(row[:first], []).append(cells)
     widths = tables.widths_of(narrow)
-    for group, rows in groups.items():
-        if first:
-            words = zip(comparison.labels, group, strict=True)
-            title = ", ".join(f"{name} {word}" for name, word in words)
+    for title, members in table.grouped(first):
+        if title:
             parts.append(tables.plain(one_line(title), style="bold"))
-        parts += [
-            tables.rich_grid(TextTable(narrow.heads, tuple(rows), narrow.right), widths),
-            tables.plain(),
-        ]
+        rows = tuple(narrow.cells[position] for position in members)
+        parts += [tables.rich_grid(replace(narrow, cells=rows), widths), tables.plain()]
     notes = ["came: participants per round.", *notes_of(comparison, told)]
     return Group(*parts, tables.plain(tables.paragraph(notes)))
 
@@ -379,12 +386,7 @@ def _for_a_page(comparison: Comparison, more: Sequence[str] = ()) -> TextTable:
     """A comparison as one table; tests that no row has the seeds for are told in a sentence."""
     table = table_of_comparison(comparison)
     shown, told = columns_worth_showing(table)
-    return TextTable(
-        tuple(table.heads[place] for place in shown),
-        tuple(tuple(row[place] for place in shown) for row in table.cells),
-        frozenset(at for at, place in enumerate(shown) if place in table.right),
-        notes_of(comparison, [*told, *more]),
-    )
+    return replace(table.only(shown), notes=notes_of(comparison, [*told, *more]))
 
 
 def columns_worth_showing(table: TextTable) -> tuple[list[int], list[str]]:

@@ -65,6 +65,11 @@ def in_words(metric: str, by_class: bool) -> str:
     return _WORDS.get(name, "predicting the shares of the classes" if by_class else _MEAN)
 
 
+def is_warning(told: str) -> bool:
+    """Whether a sentence says that strategies do not beat the constant prediction."""
+    return "o strategy " in told
+
+
 def sentence(
     groups: Sequence[Sequence[Mapping[Any, Any]]], metric: str, what: str, besides: Collection[str]
 ) -> str | None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from understudy.core import checks
-from understudy.measures import EVALUATED
+from understudy.measures import EVALUATED, RunNumbers
 from understudy.studies.definition.differences import differences
 from understudy.studies.definition.reference_rows import words_of_references
 from understudy.studies.definition.training import kept_in_words
@@ -165,7 +165,7 @@ def _measures(
     store: Store, cell: StoredCell, rounds: pd.DataFrame, about: Mapping[str, Any]
 ) -> dict[str, Any]:
     """A run in one row."""
-    from understudy.studies.statistics.summary import n_evaluated, summarise
+    from understudy.studies.statistics.summary import summarise
 
     told = {"version": cell.version, "engine": cell.facts.get("engine")}
     told |= {"error": cell.error, "rounds_played": cell.rounds}
@@ -173,7 +173,7 @@ def _measures(
     told |= {f"{REFERENCE}_{name}": value for name, value in reference.items()}
     if not len(rounds):
         return told
-    told[EVALUATED] = n_evaluated(rounds)
+    told[EVALUATED] = RunNumbers(rounds).n_evaluated
     clients = rows_of_clients(store, cell)
     measures = summarise(rounds, clients, dict(cell.facts), about.get("target"))
     return {**told, **measures, **cell.findings_metrics}

@@ -146,15 +146,12 @@ def latex(
 
     lines = [rf"\begin{{tabular}}{{@{{}}{form}@{{}}}}", r"\toprule"]
     lines += [*(line(row) for row in rows_of_heads), r"\midrule"]
-    group = None
-    for at, row in enumerate(table.cells):
-        if n_labels and row[:n_labels] != group:
-            lines += [r"\addlinespace"] if group is not None else []
-            group = row[:n_labels]
-            words = zip(table.heads, group, strict=False)
-            title = _latex_escape(", ".join(f"{name} {word}" for name, word in words))
-            lines.append(rf"\multicolumn{{{len(shown)}}}{{@{{}}l@{{}}}}{{{title}}} \\")
-        lines.append(line(row, at))
+    for number, (title, members) in enumerate(table.grouped(n_labels)):
+        if n_labels:
+            lines += [r"\addlinespace"] if number else []
+            words = _latex_escape(title)
+            lines.append(rf"\multicolumn{{{len(shown)}}}{{@{{}}l@{{}}}}{{{words}}} \\")
+        lines += [line(table.cells[at], at) for at in members]
     lines += [r"\bottomrule", r"\end{tabular}"]
     notes = [_latex_escape(note) for note in table.notes]
     if notes:

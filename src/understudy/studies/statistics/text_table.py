@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,6 +38,23 @@ class TextTable:
     right: frozenset[int] = frozenset()
     notes: tuple[str, ...] = ()
 
+    def only(self, columns: Sequence[int]) -> TextTable:
+        """Some of its columns."""
+        return replace(
+            self,
+            heads=tuple(self.heads[place] for place in columns),
+            cells=tuple(tuple(row[place] for place in columns) for row in self.cells),
+            right=frozenset(at for at, place in enumerate(columns) if place in self.right),
+        )
+
+    def grouped(self, n_labels: int) -> list[tuple[str, list[int]]]:
+        """Headings made of the first columns, each with the positions of its rows."""
+        groups: dict[tuple[str, ...], list[int]] = {}
+        for position, row in enumerate(self.cells):
+            groups.setdefault(row[:n_labels], []).append(position)
+        heads = self.heads[:n_labels]
+        return [(heading_of(zip(heads, at, strict=True)), own) for at, own in groups.items()]
+
 
 # -- words -------------------------------------------------------------------------------------
 
@@ -70,6 +87,11 @@ def label_word(value: Any) -> str:
     if isinstance(value, float) and math.isfinite(value):
         return _minus(str(int(value)) if value.is_integer() else repr(value))
     return plain(value)
+
+
+def heading_of(labels: Iterable[tuple[str, Any]]) -> str:
+    """What tells a group from others: ``alpha 0.5, availability half``."""
+    return ", ".join(f"{name} {label_word(value)}" for name, value in labels)
 
 
 def picks_in_words(picks: Picks) -> str:

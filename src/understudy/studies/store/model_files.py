@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import safetensors
 import safetensors.torch
 
-from understudy.core.brief import shown
 from understudy.core.describe import describe
 from understudy.core.files import write_file
 from understudy.core.json_lines import is_damaged, is_sealed, sealed
+from understudy.core.shown import shown
 from understudy.memory.tensor_stream import PIECE, CheckpointError
 from understudy.studies.definition.cell import Cell
 from understudy.studies.definition.names import KEY_DIGITS, is_key

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from understudy.core import checks
-from understudy.core.brief import brief, shown
+from understudy.core.shown import part_text, shown
 from understudy.core.roles import Trainer
 from understudy.core.types import Arrivals, Cohort, Floats, Ints
 from understudy.simulation.training.trainers.task import TrainingTask
@@ -37,7 +37,7 @@ class CheckedTrainer:
     def __init__(self, task: TrainingTask, make: Callable[[TrainingTask], Trainer]) -> None:
         self._task, self._make = task, make
         self._made: Trainer | None = None
-        self._name = brief(getattr(make, "func", make))  # of a partial, its function's
+        self._name = part_text(getattr(make, "func", make))  # of a partial, its function's
 
     def train(self, params: torch.Tensor, cohort: Cohort, *, into: str = "round") -> Arrivals:
         """Arrivals of everyone asked, in that order."""

@@ -10,7 +10,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
-from understudy.core.brief import shown
+from understudy.core.shown import shown
 from understudy.simulation.data.dataset import Dataset
 from understudy.simulation.data.federate import federate
 from understudy.simulation.data.federation import Federation

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from understudy import registry, strategies
-from understudy.core.brief import shown
+from understudy.core.shown import shown
 from understudy.parts.local import Local, Plain
 from understudy.server.strategy import Strategy
 from understudy.server.weights import CLIENTS, DEFAULT_WEIGHTING, EXAMPLES, WEIGHTINGS

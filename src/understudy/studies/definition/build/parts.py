@@ -17,7 +17,6 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import numpy as np
 
 from understudy import registry
-from understudy.core.brief import shown
 from understudy.core.roles import (
     Aggregator,
     Availability,
@@ -27,6 +26,7 @@ from understudy.core.roles import (
     Sampler,
     Server,
 )
+from understudy.core.shown import shown
 from understudy.parts.delay import Delay
 from understudy.studies.definition.errors import (
     StudyError,

@@ -1,4 +1,4 @@
-"""Parts as one would write them: without what has its default."""
+"""Parts as one would write them, without what has its default; and any value in one line."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ ALWAYS_TOLD = {"always_told": True}  # metadata of a field that is told at its d
 LONGEST_INTEGER = 200  # bits that are written as digits; Python refuses to write very long ones
 
 
-def brief(part: Any) -> str:
+def part_text(part: Any) -> str:
     """A dataclass in one line, with the settings that differ from its defaults.
 
     Functions and classes are told by their names.
 
     >>> from understudy import Capped, Local, inverse_time
-    >>> brief(Capped(share=0.5))
+    >>> part_text(Capped(share=0.5))
     'Capped(share=0.5)'
-    >>> brief(Local(lr=0.1, schedule=inverse_time))  # 0.1 is the default
+    >>> part_text(Local(lr=0.1, schedule=inverse_time))  # 0.1 is the default
     'Local(schedule=inverse_time)'
     """
     if not is_dataclass(part) or isinstance(part, type):
@@ -26,9 +26,9 @@ def brief(part: Any) -> str:
     return f"{type(part).__name__}({', '.join(_settings(part))})"
 
 
-def brief_lines(part: Any) -> str:
+def part_lines(part: Any) -> str:
     """The same, with a line for each setting where one line would be too long."""
-    line = brief(part)
+    line = part_text(part)
     if len(line) <= WIDTH:
         return line
     inside = "".join(f"    {setting},\n" for setting in _settings(part))
@@ -38,7 +38,7 @@ def brief_lines(part: Any) -> str:
 def _settings(part: Any) -> list[str]:
     told = [item for item in fields(part) if item.init and item.repr]
     values = {item.name: getattr(part, item.name) for item in told if _differs(part, item)}
-    return [f"{name}={brief(value)}" for name, value in values.items()]
+    return [f"{name}={part_text(value)}" for name, value in values.items()]
 
 
 def _differs(part: Any, item: Field[Any]) -> bool:
