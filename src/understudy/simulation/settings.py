@@ -13,9 +13,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from understudy.core import checks
-from understudy.core.shown import shown
 from understudy.core.describe import added, describe, told_fields
 from understudy.core.roles import Availability
+from understudy.core.shown import shown
 from understudy.parts.availability.always import Always
 from understudy.parts.delay import Delay
 from understudy.simulation.data.federation import Federation

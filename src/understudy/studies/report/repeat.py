@@ -21,6 +21,7 @@ from understudy.studies.store.report_file import (
 )
 from understudy.studies.store.store import StoredCell, StoredStudy
 
+
 @dataclass(frozen=True)
 class Repeat:
     """What the last section of a report says.

@@ -13,7 +13,6 @@ from understudy._version import __version__
 from understudy.core.files import refuse_link, write_file
 from understudy.core.printable import printable
 from understudy.measures import main_metric
-from understudy.simulation.data.sources import DATASETS
 from understudy.studies.report.client_figures import STAND_INS
 from understudy.studies.report.client_table import clients_table
 from understudy.studies.report.conclusions import Conclusions, conclusions

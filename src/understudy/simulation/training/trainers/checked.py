@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from understudy.core import checks
-from understudy.core.shown import part_text, shown
 from understudy.core.roles import Trainer
+from understudy.core.shown import part_text, shown
 from understudy.core.types import Arrivals, Cohort, Floats, Ints
 from understudy.simulation.training.trainers.task import TrainingTask
 
