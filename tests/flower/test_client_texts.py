@@ -14,7 +14,8 @@ from flwr.clientapp import ClientApp
 from tests.cli import Command
 from tests.flower.loopback import LoopbackGrid, nodes_of
 from tests.flower.toy import first_arrays, play, reply_of, toy_app
-from understudy.flower import UnderstudyStrategy, introduction, names, read_outcomes
+from understudy.flower import UnderstudyStrategy, introduction, read_outcomes
+from understudy.flower.messages import names
 from understudy.flower.messages.metrics import LONGEST_NAME, MOST_METRICS, named
 from understudy.studies import LiveLog, results
 from understudy.studies.store.store import Store

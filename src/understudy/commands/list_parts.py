@@ -46,9 +46,9 @@ class Section:
 
     def entries(self) -> Mapping[str, Any]:
         found = registry.imported(f"understudy.{self.where}")
-        if not isinstance(found, Mapping):
-            return {self.name: found}
-        return {name: getattr(entry, "loader", entry) for name, entry in found.items()}
+        if self.name == "data":
+            return {name: source.loader for name, source in found.items()}
+        return found if isinstance(found, Mapping) else {self.name: found}
 
 
 SECTIONS = (

@@ -300,7 +300,7 @@ def test_nothing_is_printed_but_through_the_functions_that_escape() -> None:
         },
         r"sys\.std(out|err)\.write\(": set(),
         r"warnings\.warn\(": {
-            "flower/outcomes.py",
+            "flower/rounds/outcomes.py",
             "simulation/data/federation.py",  # names through `shown`, which escapes them
         },
         r"getLogger\(.flwr": {"flower/log.py"},
