@@ -457,3 +457,15 @@ def test_rows_of_unknown_clients_are_not_read_from_the_file(tmp_path: Path) -> N
         "unknown 0.0 0.0",
         "nobody (0, 4096)",
     ]
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+def test_room_for_few_rows_grows_with_them(in_file: bool, tmp_path: Path) -> None:
+    path = tmp_path / "rows" if in_file else None
+    store = RowStore(1000, 4, torch.float32, path=path, slots=16)
+    assert store.bytes() == (16 + (spare_slots(1000) if in_file else 0)) * 64
+    for client in range(0, 1000, 2):
+        store.put(client, torch.full((4,), float(client)))
+    assert [float(store.get(client)[0]) for client in (0, 17, 998)] == [0.0, 0.0, 998.0]
+    assert store.bytes() < 1100 * 64
+    assert store.gather(np.arange(1000)).sum() == 4 * sum(range(0, 1000, 2))

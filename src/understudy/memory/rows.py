@@ -51,6 +51,8 @@ class RowStore:
     path : Path, optional
         A file, mapped for reading and written with pwrite (so that a full disk is an error and
         not a signal). Without it the rows live in anonymous memory.
+    slots : int, optional
+        Room for so many rows at first, where few clients have one; by default for all.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class RowStore:
         dtype: torch.dtype,
         device: torch.device | str = "cpu",
         path: Path | None = None,
+        slots: int | None = None,
     ) -> None:
         self.width, self.dtype, self.path = width, dtype, path
         self.device = torch.device("cpu" if path is not None else device)
@@ -79,7 +82,8 @@ class RowStore:
         self._fd = -1
         if path is not None:
             self._fd = no_link_opener(str(path), os.O_RDWR | os.O_CREAT)
-        self._extend(n_rows + (spare_slots(n_rows) if path is not None else 0))
+        at_first = n_rows if slots is None else min(slots, n_rows)
+        self._extend(at_first + (spare_slots(n_rows) if path is not None else 0))
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -157,7 +161,8 @@ class RowStore:
             self._write(before, row)
             return
         if not self._free:
-            self._extend(self._capacity + max(1, spare_slots(self.n_rows)))
+            more = min(spare_slots(self.n_rows), max(16, self._capacity))
+            self._extend(self._capacity + max(1, more))
         slot = self._free[0]
         self._write(slot, row)  # a full disk raises here, and nothing has changed
         heapq.heappop(self._free)

@@ -398,7 +398,9 @@ def _setups(
     """What the part of each role gets at its `init`; on growing, at the round of that."""
 
     def setup(role: str) -> Setup:
-        def rows(width: int | None = None, dtype: torch.dtype | None = None) -> RowStore:
+        def rows(
+            width: int | None = None, dtype: torch.dtype | None = None, slots: int | None = None
+        ) -> RowStore:
             # tables over clients are looked at with NumPy: on the CPU, wherever the model is
             over_clients = width is not None and params.device.type != "meta"
             return RowStore(
@@ -407,6 +409,7 @@ def _setups(
                 params.dtype if dtype is None else dtype,
                 rows_on or ("cpu" if over_clients else params.device),
                 None if run_folder is None else run_folder.new_rows(role),
+                slots,
             )
 
         return Setup(population, params, n_parameters, t, generator(seed, f"init/{role}", t), rows)

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OtherEngine", "Run", "SimulationState", "simulate"]
 
+FEW = 16  # rows of late updates that there is room for at first
 _log = logging.getLogger("understudy")
 
 
@@ -160,7 +161,8 @@ class Run:
             waiting = settings.delay.init(population, len(start), self.strategy.local)
 
         def own(setup: Setup) -> SimulationState:
-            flight = InFlight.none(start, None if settings.delay is None else setup.rows())
+            rows = None if settings.delay is None else setup.rows(slots=FEW)
+            flight = InFlight.none(start, rows)
             return SimulationState(attendance, waiting, flight, 0.0, about)
 
         if folder is not None and (folder / "server" / STATE).is_file():
@@ -190,6 +192,8 @@ class Run:
                 run = hashlib.sha256(about.encode()).hexdigest()
                 facts = run_facts(self.federation, state.n_parameters, self.engine)
                 loop.describe(run, self._resolved(), facts)
+                if state.t >= settings.rounds:
+                    loop.finish()  # it was opened to be looked at
         except BaseException:
             state.close()
             raise

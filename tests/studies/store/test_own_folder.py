@@ -56,3 +56,7 @@ def test_a_run_that_failed_says_so_and_is_done_once_it_was_resumed(tmp_path, com
     list(run_in(tmp_path, metrics={"own": metric}))
     again = json.loads((tmp_path / "run.json").read_text())
     assert (again["status"], again["error"], again["run"]) == ("done", "", about["run"])
+    run_in(tmp_path, metrics={"own": metric}).close()  # opened once more, for its model
+    assert json.loads((tmp_path / "run.json").read_text())["status"] == "done"
+    run_in(tmp_path, metrics={"own": metric}, rounds=6).close()
+    assert json.loads((tmp_path / "run.json").read_text())["status"] == "running"
