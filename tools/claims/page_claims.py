@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tools.claims import verdicts
 from tools.claims.contrast_words import contrast_words
 from tools.claims.page_tables import number_words
-from tools.claims.paper_claims import Claim
+from tools.claims.paper_claims import END, Claim
 from tools.claims.paper_numbers import PaperNumbers
 from tools.claims.results_book import Book, Sizes, has_values
 from tools.claims.verdicts import Judged, Verdict
@@ -32,6 +32,10 @@ def claim_lines(verdict: Verdict, book: Book, sizes: Sizes, papers: PaperNumbers
     yield f"{SIGNS[verdict.verdict]} · {claim.words} ({claim.place})"
     yield ""
     yield f"{counts_of(verdict)}{_conditions(claim, book, sizes)}"
+    if claim.reading:
+        yield "A reading of ours, beside the paper's: not in the counts above."
+    if verdict.beside is not None:
+        yield _beside(verdict.beside)
     if claim.ruled_out and verdict.verdict in (verdicts.NOT_REPRODUCED, verdicts.MIXED):
         yield f"Ruled out: {claim.ruled_out}"
     if claim.changed:
@@ -50,6 +54,15 @@ def claim_lines(verdict: Verdict, book: Book, sizes: Sizes, papers: PaperNumbers
     for judged, number in zip(verdict.contrasts, own, strict=True):
         yield _contrast(judged, claim, shown, number, told)
     yield ""
+
+
+def _beside(other: Verdict) -> str:
+    """The verdict by the other measure."""
+    where = "At the end (mean of the last 10 evaluated rounds)"
+    if other.claim.metric != END:
+        where = "By the mean over all rounds"
+    told = SIGNS[other.verdict].replace("*", "")
+    return f"{where}: {told}. {counts_of(other)}"
 
 
 def command_of(claim: Claim) -> str:

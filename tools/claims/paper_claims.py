@@ -41,7 +41,10 @@ OPTIONAL = (
     "withdrawn",
     "ruled_out",
     "changed",
+    "reading",
+    "rounds",
 )
+MEAN, END = "accuracy_mean", "accuracy_last10"  # over the rounds, and at their end
 
 
 class ClaimError(ValueError):
@@ -106,6 +109,8 @@ class Claim:
     withdrawn: str = ""  # why it is not judged
     ruled_out: str = ""  # what is not the reason, where it was not reproduced
     changed: str = ""  # after its runs had been seen
+    rounds: int | None = None  # levels over the first so many
+    reading: bool = False  # one of ours, beside the paper's: judged and shown, not counted
 
     @property
     def sign(self) -> float:
@@ -116,6 +121,20 @@ class Claim:
         """The studies whose cells decide it."""
         picks = (pick for contrast in self.contrasts for pick in contrast.picks)
         return tuple(dict.fromkeys(pick.study for pick in picks))
+
+    def at_the_end(self) -> Claim | None:
+        """The same of the end of the rounds, where it is on their mean; None: it is not."""
+        compared = [side for contrast in self.contrasts for side in contrast.sides]
+        picks = [side for side in compared if isinstance(side, Pick) and side.metric == MEAN]
+        if self.metric != MEAN or len(picks) < len(compared):
+            return None
+        if any(contrast.margin for contrast in self.contrasts):
+            return None
+        contrasts = [
+            replace(one, sides=tuple(replace(pick, metric=END) for pick in one.picks))
+            for one in self.contrasts
+        ]
+        return replace(self, metric=END, contrasts=tuple(contrasts))
 
 
 def read_claims(path: str | Path) -> tuple[Claim, ...]:
@@ -158,6 +177,8 @@ def claim_of(entry: Mapping[str, Any]) -> Claim:
     ):
         if key in entry and not isinstance(entry[key], str):
             raise ClaimError(f"{name}: {key}: expected a text, got {entry[key]!r}")
+    if not isinstance(entry.get("reading", False), bool):
+        raise ClaimError(f"{name}: reading: expected true or false, got {entry['reading']!r}")
     _one_of(name, "quantifier", entry["quantifier"], QUANTIFIERS)
     _one_of(name, "better", entry.get("better", "higher"), BETTER)
     target = entry.get("target")
@@ -188,6 +209,8 @@ def claim_of(entry: Mapping[str, Any]) -> Claim:
         withdrawn=entry.get("withdrawn", ""),
         ruled_out=entry.get("ruled_out", ""),
         changed=entry.get("changed", ""),
+        reading=entry.get("reading", False),
+        rounds=None if "rounds" not in entry else int(_number(name, "rounds", entry["rounds"])),
     )
 
 

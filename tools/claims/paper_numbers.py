@@ -28,6 +28,7 @@ PANELS: dict[str, tuple[tuple[str, Mapping[str, object]], ...]] = {
         ("fdms-fig1", {"block": "cifar10", "alpha": 0.5}),
         ("fdms-readings", {"block": "cifar10_server_step"}),
         ("fdms-readings", {"block": "cifar10_local_step"}),
+        ("fdms-readings", {"block": "cifar10_batch"}),
     ),
     "cifar10 e1": (("fdms-e", {"block": "cifar10", "epochs": 1}),),
     "cifar10 e5": (("fdms-e", {"block": "cifar10", "epochs": 5}),),
@@ -96,6 +97,7 @@ class PaperNumbers:
 
     def contrast(self, claim: Claim, contrast: Contrast, rounds: int | None = None) -> float | None:
         """A contrast on the paper's own numbers, positive = the claim; None: it has them not."""
+        rounds = rounds if claim.rounds is None else claim.rounds
         sides = [
             side if isinstance(side, float) else self.measure(side, rounds)
             for side in contrast.sides

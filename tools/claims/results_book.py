@@ -9,9 +9,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from tools.claims.paper_claims import CURVE_METRIC, Claim, Contrast, Pick
 from tools.claims.verdicts import NOT_RUN, WITHDRAWN, Verdict, judge
 from understudy.core.describe import describe
+from understudy.measures import MEASURES
+from understudy.measures.run_numbers import RunNumbers
 from understudy.studies.definition.builtins import NAMES, built_in
 from understudy.studies.definition.cell import Cell, DataRecipe
 from understudy.studies.definition.estimates import estimate
@@ -27,6 +31,7 @@ from understudy.studies.statistics.export import (
 from understudy.studies.statistics.groups import groups_of
 
 SCALE, PAPER = "results", "paper"
+FROM_CURVES = ("fluctuation_late", "loss_fluctuation_late")  # newer than some exports
 CORES = 2  # hours are told for a machine of so many
 
 
@@ -40,7 +45,7 @@ class Book:
     def read(cls, folder: str | Path) -> Book:
         """All studies below a folder."""
         paths = sorted(Path(folder).glob(f"*/{CELLS}"))
-        return cls({path.parent.name: read(path.parent) for path in paths})
+        return cls({path.parent.name: _with_newer(read(path.parent)) for path in paths})
 
     def rows(self, pick: Pick) -> list[Row]:
         """The exported cells that a side of a contrast picks."""
@@ -50,16 +55,25 @@ class Book:
     def verdict(self, claim: Claim, sizes: Sizes | None = None) -> Verdict:
         """What the exported cells say to a claim.
 
-        With sizes, numbers of a paper are compared with cells of the paper's own size only.
+        With sizes, numbers of a paper are compared with cells of the paper's own size only; and a
+        claim on the mean over rounds is judged at the end where the runs have the paper's length.
         """
-        found = judge(
+        found, end = self._judged(claim), claim.at_the_end()
+        if end is not None and not claim.withdrawn:
+            at_end = self._judged(end)
+            if sizes is not None and sizes.has_all_rounds(claim, self):
+                return replace(at_end, beside=found)
+            return replace(found, beside=at_end)
+        if sizes is None or not has_values(claim) or not sizes.smaller(claim, self):
+            return found
+        return replace(found, verdict=WITHDRAWN if claim.withdrawn else NOT_RUN)
+
+    def _judged(self, claim: Claim) -> Verdict:
+        return judge(
             claim,
             lambda pick: self.numbers(claim, pick),
             lambda contrast: self._never(claim, contrast),
         )
-        if sizes is None or not has_values(claim) or not sizes.smaller(claim, self):
-            return found
-        return replace(found, verdict=WITHDRAWN if claim.withdrawn else NOT_RUN)
 
     def numbers(self, claim: Claim, pick: Pick) -> dict[int, float]:
         """The measure of the picked cells by seed; NaN where a run has no number, having diverged.
@@ -108,6 +122,18 @@ class Book:
             for row in self.rows(pick)
         }
         return list(rows.values())
+
+
+def _with_newer(exported: Exported) -> Exported:
+    """With measures that came later than an export, from the rounds that were evaluated."""
+    rows = []
+    for row in exported.rows:
+        run = RunNumbers(pd.DataFrame(exported.curves.get(row.key, ())))
+        functions = {name: MEASURES[name].of for name in FROM_CURVES}
+        found = {name: of(run) for name, of in functions.items() if of is not None}
+        newer = {name: value for name, value in found.items() if value is not None}
+        rows.append(replace(row, measures={**newer, **row.measures}))
+    return replace(exported, rows=tuple(rows))
 
 
 def has_values(claim: Claim) -> bool:
@@ -190,6 +216,17 @@ class Sizes:
             if self._differences(study, rows):
                 return True
         return False
+
+    def has_all_rounds(self, claim: Claim, book: Book) -> bool:
+        """Whether exported cells of a claim have as many rounds as the paper's."""
+        picked = book.picked(claim)
+        for study in claim.studies:
+            paper = {place_of(cell.labels): cell for cell in self.cells(study, PAPER)}
+            for row in book.studies.get(study, Exported()).rows:
+                theirs = paper.get(place_of(row.labels))
+                if row in picked and (theirs is None or row.rounds < theirs.task.rounds):
+                    return False
+        return bool(picked)
 
     def reduced(self, study: str, rows: list[Row]) -> str:
         """In which ways exported cells are smaller than the paper's; empty where they are not."""

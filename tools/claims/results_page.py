@@ -69,6 +69,8 @@ each verdict names: `understudy export STUDY --to docs/results`, then `make resu
 """
 IN_SHORT = "in-short.txt"  # ten lines for those who read no further, beside the results
 OVERVIEW = "verdicts.svg"
+ASIDE = (verdicts.NOT_RUN, verdicts.WITHDRAWN)
+WHOLE, REDUCED = "its own size", "reduced"
 
 
 def write_page(docs: str | Path) -> Path:
@@ -82,7 +84,8 @@ def write_page(docs: str | Path) -> Path:
                 old.unlink()
     for (study, name), content in drawn.items():
         (folder / "results" / study / name).write_bytes(content)
-    counts = _counted([book.verdict(claim, Sizes()) for claim in claims])
+    sizes = Sizes()
+    counts = _counted([book.verdict(claim, sizes) for claim in claims], book, sizes)
     (folder / "results" / OVERVIEW).write_bytes(overview(counts, verdicts.VERDICTS))
     page = folder / "results.md"
     words = text(claims, book, list(drawn), papers, in_short(folder))
@@ -114,7 +117,8 @@ def text(
     judged = [book.verdict(claim, sizes) for claim in claims]
     page = [TITLE, "## In short", "", f"![verdicts by paper](results/{OVERVIEW})", ""]
     page += [lines, ""] if lines else []
-    page += [*_summary(judged), RULE]
+    n_readings = sum(claim.reading for claim in claims)
+    page += [*_summary(_counted(judged, book, sizes), n_readings), RULE]
     for paper, of_paper in groupby(judged, key=lambda verdict: _paper(verdict.claim)):
         page += _of_paper(paper, list(of_paper), book, sizes, drawn, papers or PaperNumbers())
     return "\n".join(page).rstrip() + "\n"
@@ -125,23 +129,29 @@ def _paper(claim: Claim) -> str:
     return claim.place.partition(",")[0].partition(" (")[0]
 
 
-def _counted(judged: Sequence[Verdict]) -> dict[str, list[int]]:
-    """Claims of each paper by verdict."""
-    papers = dict.fromkeys(_paper(verdict.claim) for verdict in judged)
-    return {
-        paper: [
-            sum(one.verdict == kind and _paper(one.claim) == paper for one in judged)
-            for kind in verdicts.VERDICTS
-        ]
-        for paper in papers
-    }
+def _counted(judged: Sequence[Verdict], book: Book, sizes: Sizes) -> dict[str, list[int]]:
+    """The papers' claims by verdict, of each paper at its own size and at a reduced one.
+
+    What was not run or is withdrawn has no size, and is counted with the reduced.
+    """
+    counts: dict[str, list[int]] = {}
+    for one in judged:
+        if not one.claim.reading:
+            is_whole = one.verdict not in ASIDE and not sizes.smaller(one.claim, book)
+            for size in (WHOLE, REDUCED):
+                counts.setdefault(f"{_paper(one.claim)}, {size}", [0] * len(verdicts.VERDICTS))
+            row = counts[f"{_paper(one.claim)}, {WHOLE if is_whole else REDUCED}"]
+            row[verdicts.VERDICTS.index(one.verdict)] += 1
+    return counts
 
 
-def _summary(judged: Sequence[Verdict]) -> Iterator[str]:
+def _summary(counts: dict[str, list[int]], n_readings: int) -> Iterator[str]:
     yield f"| paper | claims | {' | '.join(verdicts.VERDICTS)} |"
     yield "| --- |" + " ---: |" * (1 + len(verdicts.VERDICTS))
-    for paper, counts in _counted(judged).items():
-        yield f"| {paper} | {sum(counts)} | {' | '.join(map(str, counts))} |"
+    for paper, row in counts.items():
+        yield f"| {paper} | {sum(row)} | {' | '.join(map(str, row))} |"
+    yield ""
+    yield f"{n_readings} more are readings of ours beside the papers' claims, and are not counted."
     yield ""
 
 
@@ -155,8 +165,7 @@ def _of_paper(
 ) -> Iterator[str]:
     yield f"## {paper}"
     yield ""
-    aside = (verdicts.NOT_RUN, verdicts.WITHDRAWN)
-    run = [verdict for verdict in judged if verdict.verdict not in aside]
+    run = [verdict for verdict in judged if verdict.verdict not in ASIDE]
     for study in dict.fromkeys(verdict.claim.study for verdict in run):
         mine = [verdict for verdict in run if verdict.claim.study == study]
         yield from _of_study(study, mine, book, sizes, drawn, papers)

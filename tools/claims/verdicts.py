@@ -294,6 +294,7 @@ class Verdict:
     claim: Claim
     verdict: str
     contrasts: tuple[Judged, ...]
+    beside: Verdict | None = None  # of the other measure: the mean over the rounds, or their end
 
     def count(self, status: str) -> int:
         """Contrasts of this status."""

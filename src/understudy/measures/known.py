@@ -14,6 +14,7 @@ from understudy.measures.run_numbers import (
     STEADY,
     RunNumbers,
     about_a_line,
+    late_length,
     mean_of_tenth,
     tail_length,
 )
@@ -97,6 +98,12 @@ _LIST = (
         about="Fluctuation: standard deviation of accuracy about a line, last 20 evaluated rounds.",
         over=_steady, of=_accuracy(lambda values: about_a_line(values[-STEADY:]), 3),
     ),
+    Measure(  # a line through the whole of a short curve would measure its bend
+        "fluctuation_late", "fluctuation", **POINTS, **LOWER,
+        about="Fluctuation: standard deviation of accuracy about a line, second half of the "
+        "evaluated rounds, at most the last 20.",
+        over=late_length, of=_accuracy(lambda v: about_a_line(v[-late_length(len(v)) :]), 5),
+    ),
     Measure(
         "loss_best", "lowest test loss", **LOWER,
         of=_of(lambda run: run.loss, np.fmin.reduce), table=ACCURACY,
@@ -110,6 +117,13 @@ _LIST = (
         about="Fluctuation of the loss: standard deviation about a line, last 20 evaluated rounds.",
         over=_steady,
         of=_of(lambda run: run.loss, lambda values: about_a_line(values[-STEADY:]), 3),
+    ),
+    Measure(
+        "loss_fluctuation_late", "fluctuation of the loss", **LOWER,
+        about="Fluctuation of the loss: standard deviation about a line, second half of the "
+        "evaluated rounds, at most the last 20.",
+        over=late_length,
+        of=_of(lambda run: run.loss, lambda v: about_a_line(v[-late_length(len(v)) :]), 5),
     ),
     # words for two of the metrics on a part of the data, which `RunNumbers.metrics` computes
     Measure(

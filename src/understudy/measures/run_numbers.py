@@ -27,6 +27,11 @@ def tail_length(n_evaluated: int) -> int:
     return max(1, min(LAST, n_evaluated // 10))
 
 
+def late_length(n_evaluated: int) -> int:
+    """Evaluated rounds that `fluctuation_late` looks at: the second half, at most 20."""
+    return min(STEADY, n_evaluated - n_evaluated // 2)
+
+
 @dataclass(frozen=True, eq=False)
 class RunNumbers:
     """A run, as measures see it.

@@ -459,7 +459,9 @@ def test_table_report_and_show_tell_what_the_runner_was_told_of_tuning(
     )
     assert words in compare(results(runs, study="small")).to_markdown()
     page = render(runs, "small")
-    assert "with seeds [7]: local.lr = 0.5 (stale, fdms)" in page
+    assert "local.lr for each strategy by" in page
+    assert "with seeds [7]" in page
+    assert "the largest tried" in page
     shown = " ".join(Command(capsys, monkeypatch)("show", "small", "--folder", runs).out.split())
     assert words in shown
 

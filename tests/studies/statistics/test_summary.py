@@ -54,6 +54,7 @@ def test_accuracy_over_the_last_rounds() -> None:
         "accuracy_mean": pytest.approx(5.51 / 30),
         "fluctuation": pytest.approx(0.01 * math.sqrt(33.25)),
         "fluctuation_detrended": pytest.approx(0, abs=1e-15),
+        "fluctuation_late": pytest.approx(0, abs=1e-15),
         "participants": 4.0,
     }
 
