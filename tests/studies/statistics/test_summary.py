@@ -59,6 +59,21 @@ def test_accuracy_over_the_last_rounds() -> None:
     }
 
 
+def test_a_curve_that_bends_and_then_is_straight_does_not_fluctuate_late() -> None:
+    """24 rounds: ten of a steep rise, then a line. The last 20 hold the bend, the second half none.
+
+    A wave of ±0.01 on the second half is seen: about its own line a wave of twelve has a
+    standard deviation of 0.01·√(1 − 3/143), since the slope of the best line is 0.01 · −12/286.
+    """
+    steep = [0.05 * t for t in range(10)] + [0.5 + 0.001 * t for t in range(14)]
+    measures = summarise(rounds_of(steep), None, {"n_clients": 5}, None)
+    assert measures["fluctuation_late"] == pytest.approx(0, abs=1e-15)
+    assert measures["fluctuation_detrended"] > 0.05
+    wave = [a + (0.01 if t % 2 == 0 else -0.01) * (t >= 12) for t, a in enumerate(steep)]
+    measures = summarise(rounds_of(wave), None, {"n_clients": 5}, None)
+    assert measures["fluctuation_late"] == pytest.approx(0.01 * math.sqrt(1 - 3 / 143))
+
+
 def test_rounds_without_evaluation_do_not_count() -> None:
     """Evaluated every third round: the last ten evaluated of 36 rounds are 0.03 … 0.12."""
     accuracy = [0.01 * (t + 1) / 3 if (t + 1) % 3 == 0 else NAN for t in range(36)]

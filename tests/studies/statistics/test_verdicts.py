@@ -45,7 +45,7 @@ from tools.claims.verdicts import (
 )
 from understudy.plots.saving import DARK
 from understudy.studies.definition.builtins import built_in
-from understudy.studies.statistics.export import label_text
+from understudy.studies.statistics.export import Exported, Row, label_text
 
 CLAIMS = Path(__file__).parents[3] / "docs" / "claims.toml"
 
@@ -661,6 +661,59 @@ def test_the_page_tells_verdicts_numbers_sizes_readings_and_hours(docs):
     assert "![mnist](results/fdms-fig1/mnist.svg)" in page
     hours = Sizes().hours(Sizes().needed(read_claims(docs / "claims.toml")[3]))
     assert f"| elsewhere | More is better. | FedAR, fig. 4 | fedar-fig4 | {hours:.1f} |" in page
+
+
+def test_readings_of_ours_are_shown_and_not_counted(docs):
+    claims = (docs / "claims.toml").read_text()
+    (docs / "claims.toml").write_text(claims.replace('id = "near"', 'id = "near"\nreading = true'))
+    page = results_page.write_page(docs).read_text()
+    assert "| FL-FDMS, reduced | 2 | 1 | 0 | 0 | 0 | 1 | 0 | 0 |" in page
+    assert "1 more are readings of ours beside the papers' claims, and are not counted." in page
+    assert "**reproduced** · Friends come near Full." in page
+    assert "A reading of ours, beside the paper's: not in the counts above." in page
+
+
+ORDER = {"kind": "order", "A": {"strategy": "a"}, "B": {"strategy": "b"}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"metric": "loss_last"},
+        {"contrasts": [{**ORDER, "margin": 0.01}]},
+        {"contrasts": [{**ORDER, "B": 0.5}]},
+        {"contrasts": [{**ORDER, "B": {"strategy": "b", "metric": "loss_last"}}]},
+    ],
+)
+def test_a_claim_on_levels_or_on_another_measure_has_no_end(changes):
+    assert claim_of(claim(**{"metric": "accuracy_mean", **changes})).at_the_end() is None
+
+
+def test_a_claim_on_the_mean_over_rounds_is_told_at_their_end_too():
+    """A is 2 points above B over the rounds, and level at the end, in five seeds."""
+    rows = [
+        Row(
+            f"{name}{seed}",
+            {"strategy": name},
+            seed,
+            40,
+            {"accuracy_mean": 0.5 + gain + seed / 1000, "accuracy_last10": 0.8 + wave},
+        )
+        for name, gain in (("a", 0.02), ("b", 0.0))
+        for seed, wave in enumerate([0.01, -0.01, 0.02, -0.02, 0.0] if name == "a" else [0.0] * 5)
+    ]
+    book = Book({"s": Exported(tuple(rows))})
+    entry = claim_of(claim(metric="accuracy_mean"))
+    found = book.verdict(entry)
+    assert (found.verdict, found.claim.metric) == ("reproduced", "accuracy_mean")
+    assert (found.beside.verdict, found.beside.claim.metric) == ("open", "accuracy_last10")
+
+    class WholeLength(Sizes):
+        def has_all_rounds(self, claim, book):
+            return True
+
+    judged = book.verdict(entry, WholeLength())
+    assert (judged.verdict, judged.beside.verdict) == ("open", "reproduced")
 
 
 def test_a_run_that_diverged_leaves_its_claim_open_and_is_told(docs, known_keys):
