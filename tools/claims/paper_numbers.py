@@ -26,14 +26,24 @@ LABELS = ("block", "availability", "strategy")
 PANELS: dict[str, tuple[tuple[str, Mapping[str, object]], ...]] = {
     "cifar10 e2": (
         ("fdms-fig1", {"block": "cifar10", "alpha": 0.5}),
+        ("fdms-fig1", {"block": "cifar10_as_published", "alpha": 0.5}),
         ("fdms-readings", {"block": "cifar10_server_step"}),
         ("fdms-readings", {"block": "cifar10_local_step"}),
         ("fdms-readings", {"block": "cifar10_batch"}),
     ),
-    "cifar10 e1": (("fdms-e", {"block": "cifar10", "epochs": 1}),),
-    "cifar10 e5": (("fdms-e", {"block": "cifar10", "epochs": 5}),),
+    "cifar10 e1": (
+        ("fdms-e", {"block": "cifar10", "epochs": 1}),
+        ("fdms-e", {"block": "cifar10_as_published", "epochs": 1}),
+    ),
+    "cifar10 e5": (
+        ("fdms-e", {"block": "cifar10", "epochs": 5}),
+        ("fdms-e", {"block": "cifar10_as_published", "epochs": 5}),
+    ),
     "mnist e5": (("fdms-e", {"block": "mnist", "epochs": 5}),),
-    "cifar10 k40": (("fdms-k40", {"block": "cifar10"}),),
+    "cifar10 k40": (
+        ("fdms-k40", {"block": "cifar10"}),
+        ("fdms-k40", {"block": "cifar10_as_published"}),
+    ),
     "mnist k40": (("fdms-k40", {"block": "mnist"}),),
     "cifar10 fedprox": (("fdms-fedprox", {}),),
     "cifar10 shards high": (("fdms-fig5", {"block": "high"}),),

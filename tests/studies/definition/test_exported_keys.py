@@ -20,15 +20,15 @@ SCALES = ("quick", "results", "paper")
 # of the keys of all cells at all three scales, in their order; the quickstarts, which follow the
 # defaults of the library, are in no export
 KEYS = {
-    "fdms-fig1": "a472146c424fce0e",
-    "fdms-fig2": "90b6f289387519d6",
+    "fdms-fig1": "4038f58db10bc4cb",
+    "fdms-fig2": "01f88956457f63b8",
     "fdms-fig3": "9b89fab6941337da",
     "fdms-fig4": "602f6d242351d2f6",
-    "fdms-fig5": "337748f59a77d5e8",
+    "fdms-fig5": "bee89ddb2015f0d1",
     "fdms-sigma": "4e376f42ed172639",
-    "fdms-e": "1f499cb546e67feb",
-    "fdms-k40": "ae2e6b902656da72",
-    "fdms-fedprox": "2127a0e698b4a8f0",
+    "fdms-e": "b49a65e1999d6b09",
+    "fdms-k40": "4c1e7ba5158e17f0",
+    "fdms-fedprox": "482204d2c4628e22",
     "fdms-fmnist": "fd755c0b0b920ad2",
     "fedgs-table2": "28643716af7419c3",
     "fedgs-table3": "c9e04c10bab4ab0a",
@@ -40,7 +40,7 @@ KEYS = {
     "fedar-fig4": "cb046076797945b5",
     "fedar-fig5": "e0899e9f5b878bab",
     "fedar-rho": "7da2f672ca5a9001",
-    "fdms-readings": "437e005817ae1188",
+    "fdms-readings": "497c4be0f91ce522",
     "fedgs-readings": "3b53c2f91a0e22ed",
     "fedar-readings": "0b1385c1306a0795",
 }
