@@ -38,6 +38,8 @@ def claim_lines(verdict: Verdict, book: Book, sizes: Sizes, papers: PaperNumbers
         yield _beside(verdict.beside)
     if claim.ruled_out and verdict.verdict in (verdicts.NOT_REPRODUCED, verdicts.MIXED):
         yield f"Ruled out: {claim.ruled_out}"
+    if claim.all_rounds:
+        yield f"Judged over all the paper's rounds only: {claim.all_rounds}."
     if claim.changed:
         yield f"Changed after these runs had been seen: {claim.changed}."
     yield f"Repeat: {command_of(claim)}."

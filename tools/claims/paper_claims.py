@@ -43,6 +43,8 @@ OPTIONAL = (
     "changed",
     "reading",
     "rounds",
+    "at_end",
+    "all_rounds",
 )
 MEAN, END = "accuracy_mean", "accuracy_last10"  # over the rounds, and at their end
 
@@ -110,6 +112,8 @@ class Claim:
     ruled_out: str = ""  # what is not the reason, where it was not reproduced
     changed: str = ""  # after its runs had been seen
     rounds: int | None = None  # levels over the first so many
+    at_end: bool = False  # judged at the end of the rounds, though the mean is shown too
+    all_rounds: str = ""  # why shorter runs cannot decide it
     reading: bool = False  # one of ours, beside the paper's: judged and shown, not counted
 
     @property
@@ -174,11 +178,13 @@ def claim_of(entry: Mapping[str, Any]) -> Claim:
         "withdrawn",
         "ruled_out",
         "changed",
+        "all_rounds",
     ):
         if key in entry and not isinstance(entry[key], str):
             raise ClaimError(f"{name}: {key}: expected a text, got {entry[key]!r}")
-    if not isinstance(entry.get("reading", False), bool):
-        raise ClaimError(f"{name}: reading: expected true or false, got {entry['reading']!r}")
+    for key in ("reading", "at_end"):
+        if not isinstance(entry.get(key, False), bool):
+            raise ClaimError(f"{name}: {key}: expected true or false, got {entry[key]!r}")
     _one_of(name, "quantifier", entry["quantifier"], QUANTIFIERS)
     _one_of(name, "better", entry.get("better", "higher"), BETTER)
     target = entry.get("target")
@@ -210,6 +216,8 @@ def claim_of(entry: Mapping[str, Any]) -> Claim:
         ruled_out=entry.get("ruled_out", ""),
         changed=entry.get("changed", ""),
         reading=entry.get("reading", False),
+        at_end=entry.get("at_end", False),
+        all_rounds=entry.get("all_rounds", ""),
         rounds=None if "rounds" not in entry else int(_number(name, "rounds", entry["rounds"])),
     )
 

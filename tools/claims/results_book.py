@@ -59,9 +59,12 @@ class Book:
         claim on the mean over rounds is judged at the end where the runs have the paper's length.
         """
         found, end = self._judged(claim), claim.at_the_end()
+        is_whole = sizes is not None and sizes.has_all_rounds(claim, self)
+        if claim.all_rounds and sizes is not None and not is_whole:
+            return replace(found, verdict=NOT_RUN)
         if end is not None and not claim.withdrawn:
             at_end = self._judged(end)
-            if sizes is not None and sizes.has_all_rounds(claim, self):
+            if is_whole or claim.at_end:
                 return replace(at_end, beside=found)
             return replace(found, beside=at_end)
         if sizes is None or not has_values(claim) or not sizes.smaller(claim, self):

@@ -34,8 +34,8 @@ RULE = """\
 The claims are in [claims.toml](claims.toml), written down before the runs that judge them. After a
 first campaign, whose cells are not used, 21 of them went from final to mean accuracy, a threshold
 from α = 1 to 2 and a factor from 2 to 1.75, two were withdrawn and two got another metric; one
-that was changed after its present runs says so. Each is a set of *contrasts*, numbers that are positive where the claim is
-right, one for each seed:
+that was changed after its present runs says so. Each is a set of *contrasts*, numbers that are
+positive where the claim is right, one for each seed:
 
 | kind | contrast |
 | --- | --- |
@@ -48,7 +48,9 @@ A contrast **holds** when its mean is significantly above 0, is **contradicted**
 significantly below 0, and is **open** otherwise. Significantly: the 90 % t-interval of the mean
 over at least three seeds lies on one side of 0 (within a claim corrected by Holm), and from five
 seeds on an exact sign-flip test says so too, at 5 %. Where all numbers are equal, that test
-alone decides, corrected by Holm like the others.
+alone decides, corrected by Holm like the others; runs that are equal to the bit are near each
+other, whatever their number. A claim on the mean accuracy over the rounds is told at their end
+too, and judged there where the runs have the paper's length.
 A value holds when the interval of our mean lies within the paper's ± tolerance and is
 contradicted when it lies outside; values, and orders that take a number of the paper, are judged
 at the paper's own size only. A claim is
@@ -185,7 +187,7 @@ def _of_paper(
         yield f"### {paper}: not run"
         yield ""
         yield "Hours are those of two cores, counted for each claim by itself: at scale `results`,"
-        yield "and for numbers of a paper, which are judged at its own size only, at scale `paper`."
+        yield "and at scale `paper` for numbers of a paper, and for what needs all its rounds."
         yield ""
         yield "| | claim | place | study | hours |"
         yield "| --- | --- | --- | --- | ---: |"
@@ -195,7 +197,8 @@ def _of_paper(
 
 
 def _waiting(claim: Claim, book: Book, sizes: Sizes) -> str:
-    hours = sizes.hours(sizes.missing(claim, book, PAPER if has_values(claim) else SCALE))
+    at_paper_size = has_values(claim) or claim.all_rounds
+    hours = sizes.hours(sizes.missing(claim, book, PAPER if at_paper_size else SCALE))
     words = "under 0.1" if hours < 0.1 else f"{hours:.1f}" if hours < 10 else f"{hours:,.0f}"
     study = claim.study if claim.block is None else f"{claim.study} ({claim.block})"
     return f"| {claim.id} | {claim.words} | {claim.place} | {study} | {words} |"

@@ -15,8 +15,9 @@ contradicted when it lies outside. A claim is
 * not run, when cells are missing;
 * withdrawn, when the paper's own numbers do not support it.
 
-A run that diverged has no number, and a contrast in which it takes part is open. Equal numbers are
-no certainty: where all are the same, the sign-flip test alone decides, and so five are needed.
+Where the two sides of *near* are equal in every seed it holds: nothing is left to chance. A run
+that diverged has no number, and a contrast in which it takes part is open. Equal numbers are no
+certainty: where all are the same, the sign-flip test alone decides, and so five are needed.
 Where no run of a seed reaches the target that a claim names, the contrast of that seed is 0.
 """
 
@@ -152,6 +153,9 @@ class Chance:
         return CONTRADICTED if self.flips_against <= LEVEL else OPEN
 
 
+SAME = Chance(0.0, 1.0)  # of runs that are equal in every seed: nothing is left to chance
+
+
 def chance_of(contrast: Contrast, numbers: Sequence[float], ours: Sequence[float]) -> Chance:
     """How likely such numbers are if the claim is just wrong, and if it is just right."""
     if contrast.kind != "value":
@@ -267,6 +271,8 @@ def judge_contrast(
     found = list(numbers.values())
     if len(found) < FEWEST_SEEDS:
         return Judged(contrast, numbers, ours, NOT_RUN, *_interval_of(found, ours))
+    if contrast.kind == "near" and set(found) == {contrast.within}:  # the same to the bit
+        return Judged(contrast, numbers, ours, HOLDS, *_interval_of(found, ours), SAME)
     if not all(math.isfinite(one) for one in found):
         return Judged(contrast, numbers, ours, OPEN, math.nan, math.nan, math.nan)
     chance = chance_of(contrast, found, list(ours.values()))
