@@ -12,7 +12,7 @@ from flwr.app import Array, ArrayRecord
 from tests.crafted import contents_of, write_crafted
 from tests.flower.loopback import LoopbackGrid, PretendTime, nodes_of
 from tests.flower.toy import first_arrays, play, reply_of, round_of, toy_app
-from understudy import MIFA, FixedDropout, Markov, Outcome, Strategy, fdms
+from understudy import MIFA, Always, FixedDropout, Markov, Outcome, Strategy, fdms
 from understudy.flower import UnderstudyStrategy, read_outcomes, request_retirement
 from understudy.memory.tensor_stream import CheckpointError
 from understudy.server.state import leaves, row_stores
@@ -115,6 +115,40 @@ def test_attendance_is_resumed_and_not_drawn_again_for_those_who_are_there_now(s
     again = play(grid, fdms(), rounds=8, availability=drill, folder=tmp_path)
     assert again.history == whole.history[stop:]
     np.testing.assert_equal(saved(again.server.state), saved(whole.server.state))
+
+
+@pytest.mark.parametrize("drill", [Always(), FixedDropout(0.5)])
+def test_those_who_join_are_counted_by_the_simulated_absence(drill, tmp_path):
+    grid, after_round = joining(1)
+    play(grid, rounds=5, availability=drill, after_round=after_round, folder=tmp_path)
+    again = play(grid, rounds=6, availability=drill, folder=tmp_path)
+    came = sum(outcome == "came" for outcome in again.history[-1].values())
+    assert (len(again.history[-1]), came) == (9, 9 if drill == Always() else 5)
+
+
+def test_the_error_of_a_round_is_told_though_the_ledger_is_gone(tmp_path):
+    class Gone(LiveLog):
+        def begin(self, run, resolved, facts):
+            if (tmp_path / "late").exists():
+                raise RuntimeError("the store was moved")
+            super().begin(run, resolved, facts)
+
+    def after_round(t):
+        if t == 1:
+            (tmp_path / "late").touch()
+            raise ArithmeticError("the true error")
+
+    grid = LoopbackGrid(nodes_of(toy_app(noisy), 3))
+    ledger, folder = Gone(tmp_path / "runs"), tmp_path / "run"
+    with pytest.raises(ArithmeticError, match="the true error"):
+        play(grid, rounds=3, ledger=ledger, folder=folder, after_round=after_round)
+    about = json.loads((folder / "run.json").read_text())
+    assert (about["status"], about["error"]) == ("failed", "ArithmeticError: the true error")
+
+
+def test_what_is_no_journal_is_refused_at_once():
+    with pytest.raises(TypeError, match="ledger: expected a part with begin, append, flush"):
+        UnderstudyStrategy(ledger=object())
 
 
 def test_another_availability_at_a_resume_is_drawn_from_the_first_round_on(tmp_path):

@@ -9,8 +9,19 @@ import numpy as np
 import pytest
 import torch
 
-from understudy import Arrivals, Markov, Population, Strategy
+from understudy import (
+    Always,
+    Arrivals,
+    FixedDropout,
+    FullStart,
+    Gone,
+    Markov,
+    MoreDataFirst,
+    Population,
+    Strategy,
+)
 from understudy.core.types import RoundLog
+from understudy.flower.rounds.known_facts import forget
 from understudy.journal.protocol import Journal
 from understudy.server import checkpoint
 from understudy.server.loop import RoundLoop
@@ -112,3 +123,77 @@ def test_a_population_that_a_part_refuses_leaves_the_attendance_as_it_was(monkey
     assert len(before.now) == 3
     loop.grow(Population(4))
     assert len(loop.driver.attendance.now) == 4
+
+
+@pytest.mark.parametrize(
+    ("availability", "n_present"),
+    [
+        (Always(), 4),
+        (Gone((0,)), 3),
+        (FixedDropout(0.5), 2),
+        (FullStart(FixedDropout(0.5)), 2),
+    ],
+)
+def test_an_availability_counts_those_who_joined(availability, n_present):
+    loop = loop_of(Strategy(), n=2, availability=availability)
+    one_round(loop)
+    loop.grow(Population(4))
+    loop.begin()
+    assert loop.available.sum() == n_present
+
+
+def test_what_an_availability_has_drawn_stays_when_it_grows():
+    loop = loop_of(Strategy(), n=2, availability=FullStart(Markov(0.5, 3)))
+    for _ in range(3):
+        one_round(loop)
+    before = loop.driver.attendance
+    loop.grow(Population(4))
+    after = loop.driver.attendance.inner
+    assert (after.t, after.t_before) == (before.inner.t, before.inner.t_before)
+    np.testing.assert_array_equal(after.now[:2], before.inner.now)
+
+
+def test_one_who_left_does_not_keep_others_from_joining():
+    """Its facts are erased, and this availability needs those of all."""
+    sizes = Population(3, n_examples=[10.0, 20.0, 30.0])
+    strategy, availability = Strategy(), MoreDataFirst(beta=0.5)
+    state = strategy.init(
+        sizes, torch.zeros(2), extra=lambda setup: Own(availability.init(setup.population))
+    )
+    loop = RoundLoop(strategy, state, availability)
+    forget(state, 1)
+    strategy.retire(state, 1)
+    larger = Population(4, n_examples=[10.0, np.nan, 30.0, 40.0])
+    loop.check_grow(larger)
+    loop.grow(larger)
+    assert loop.begin().asked.tolist() == [
+        one for one in np.flatnonzero(loop.available).tolist() if one != 1
+    ]
+    silent = Population(5, n_examples=[10.0, np.nan, 30.0, 40.0, np.nan])
+    with pytest.raises(ValueError, match="client 4 is unknown"):  # a newcomer has to say it
+        loop.check_grow(silent)
+
+
+def test_the_error_that_ends_a_run_is_the_one_that_is_told(tmp_path, caplog):
+    class Broken(Noting):
+        def fail(self, error):
+            raise OSError("the store is gone")
+
+    journal = Noting(tmp_path)
+    loop = loop_of(Strategy(), tmp_path, journals=[Broken(tmp_path), journal])
+    loop.fail(ValueError("the true error"))
+    assert journal.said == [("fail", "ValueError: the true error")]
+    assert "Broken could not note the error: the store is gone" in caplog.text
+    loop.close()
+
+
+def test_a_commit_that_fails_releases_the_folder(tmp_path):
+    class Full(Noting):
+        def flush(self):
+            raise OSError("no space left")
+
+    loop = loop_of(Strategy(), tmp_path, journals=[Full(tmp_path)])
+    with pytest.raises(OSError, match="no space left"):
+        loop.close()
+    loop_of_now = RoundLoop(loop.strategy, checkpoint.resume(tmp_path, loop.strategy, Own(None)))
+    loop_of_now.close()

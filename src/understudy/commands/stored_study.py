@@ -41,9 +41,11 @@ def find(study: str | None, folder: Path) -> Place:
     from understudy.studies.store.schema import StoreError
     from understudy.studies.store.store import FILE, Store
 
-    own = folder if study in (None, *STUDIES) else Path(str(study))
-    if is_run_folder(own):
-        return _unlinked(Place(own, refresh(own)))
+    places = [folder] if study in (None, *STUDIES) else []
+    places += [] if study is None else [Path(study)]
+    for own in places:
+        if is_run_folder(own):
+            return _unlinked(Place(own, refresh(own)))
     if study is not None:
         given = Path(study)
         if given.suffix == ".toml":

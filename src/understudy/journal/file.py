@@ -61,6 +61,8 @@ class LogFile(Journal):
             self._describe("failed", error)
 
     def _describe(self, status: str, error: str = "") -> None:
+        if not self._about:
+            return  # it was never begun: the run is only looked at
         about = {**self._about, "status": status, "error": error}
         write_file(self.path.with_name(ABOUT), sealed(json.dumps(about).encode()))
 

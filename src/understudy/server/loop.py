@@ -6,7 +6,9 @@ log, when the state is committed, and how a run is resumed and closed, are the l
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,8 +21,10 @@ from understudy.journal.protocol import Journal
 from understudy.journal.rounds import log_of
 from understudy.memory.commits import COMMIT_EVERY
 from understudy.server import checkpoint
-from understudy.server.state import ServerState, grow_part, grown_facts
+from understudy.server.state import ServerState, grow_part, grown_facts, leaves, owner_of
 from understudy.server.strategy import Filled, Strategy
+
+_log = logging.getLogger("understudy")
 
 
 class DriverState(Protocol):
@@ -162,19 +166,41 @@ class RoundLoop:
         """Raise what `grow` would raise where a part refuses the population; change nothing."""
         self.strategy.check_grow(self.state, population)
         if self.availability is not None:
-            self.availability.init(grown_facts(self.state, population)[0])
+            self._init(grown_facts(self.state, population)[0])
 
     def grow(self, population: Population) -> None:
         """Take in new clients; see `Strategy.grow`, which commits."""
         driver, before = self.driver, self.driver.attendance
         if self.availability is not None:
-            larger = self.availability.init(grown_facts(self.state, population)[0])
-            driver.attendance = grow_part(before, larger)
+            grown = grown_facts(self.state, population)[0]
+            driver.attendance = grow_part(before, self._init(grown))
+            self._renew_numbers(before, self._init(grown))
         try:
             self.strategy.grow(self.state, population)
         except BaseException:
             driver.attendance = before
             raise
+
+    def _init(self, population: Population) -> Any:
+        """The availability's state for these clients, whatever is not known of those who left."""
+        assert self.availability is not None
+        gone = np.ones(population.n_clients, dtype=np.bool_)
+        gone[: self.state.n_clients] = ~self.state.active
+        gone[self.state.n_clients :] = False
+        return self.availability.init(with_facts_of_others(population, gone))
+
+    def _renew_numbers(self, before: Any, larger: Any) -> None:
+        """Numbers that only depend on the clients, such as how many are present, are the larger's.
+
+        A number that the rounds have changed, such as the last one drawn, stays.
+        """
+        first = dict(leaves(self._init(self.state.population)))
+        now = dict(leaves(before))
+        for path, value in leaves(larger):
+            is_number = isinstance(value, int | float | np.number)
+            if is_number and path in now and now[path] == first.get(path):
+                owner, name = owner_of(self.driver.attendance, path)
+                setattr(owner, name, value)
 
     def draw_again(self) -> None:
         """Attendance as if it had been drawn from round 0 on, with today's clients.
@@ -182,7 +208,7 @@ class RoundLoop:
         For runs whose attendance was not committed. Each draw has its own generator.
         """
         if self.availability is not None:
-            self.driver.attendance = self.availability.init(self.state.population)
+            self.driver.attendance = self._init(self.state.population)
             for t in range(self.state.t):
                 self.availability.draw(self.driver.attendance, t, self._rng(t))
 
@@ -210,10 +236,35 @@ class RoundLoop:
     def fail(self, error: BaseException) -> None:
         """The run ends with an error; the last committed round stays."""
         for journal in self.journals:
-            journal.fail(f"{type(error).__name__}: {error}")
+            try:
+                journal.fail(f"{type(error).__name__}: {error}")
+            except Exception as other:  # what ends the run is the error to be told
+                _log.warning("%s could not note the error: %s", type(journal).__name__, other)
 
     def close(self) -> None:
         """Commit, and release the folder: another process may continue the run."""
-        self.commit()
+        try:
+            self.commit()
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Release the folder as it is."""
         self.state.close()
         self.journals = ()
+
+
+def with_facts_of_others(population: Population, whose: Bools) -> Population:
+    """Facts that are not known of some clients are the mean of the others'.
+
+    For those who left: an availability needs facts of all, and theirs are erased.
+    """
+    changes: dict[str, Any] = {}
+    for name in ("n_examples", "label_counts"):
+        facts = getattr(population, name)
+        if facts is not None:
+            unknown = np.isnan(facts.reshape(len(facts), -1)).any(axis=1)
+            if (unknown & whose).any() and not unknown.all():
+                changes[name] = facts.copy()
+                changes[name][unknown & whose] = facts[~unknown].mean(axis=0)
+    return replace(population, **changes) if changes else population

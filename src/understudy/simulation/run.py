@@ -89,6 +89,10 @@ class OtherEngine(CheckpointError):
         )
 
 
+class RunByAnotherThread(RuntimeError):
+    """A run is iterated by two threads at a time."""
+
+
 class Run:
     """A simulation that is iterated: each iteration runs one round and yields its `RoundLog`.
 
@@ -147,12 +151,13 @@ class Run:
         self.last: RoundLog | None = None  # of the rounds yielded so far
         self._stored: Iterator[RoundLog] = iter(())  # of rounds run before, not yet yielded
         self._playing = threading.Lock()
+        self._has_failed = False  # the journal was told so
         self._loop = self._opened(None if folder is None else Path(folder), journal)
 
     def _opened(self, folder: Path | None, journal: Journal | None) -> RoundLoop:
         """The loop before the first round, or after that of the last commit in the folder."""
         settings, start, about = self.settings, self.start(), ""
-        if folder is not None:
+        if folder is not None or journal is not None:
             onednn = self._task.recipe.onednn
             about = settings.about(self.federation, self._first, start.cpu(), onednn, self.engine)
         population = self.federation.population()
@@ -168,7 +173,6 @@ class Run:
         if folder is not None and (folder / "server" / STATE).is_file():
             _refuse_other_run(folder, about, self._task.recipe.engine)
             state = checkpoint.resume(folder / "server", self.strategy, own)
-            state.extra.flight.store_rows()
         else:
             state = self.strategy.init(
                 # checkpoints keep no names, so that a resumed strategy would not have them
@@ -181,6 +185,7 @@ class Run:
                 round_memory=IN_MEMORY,
             )
         try:
+            state.extra.flight.store_rows()
             if journal is None and folder is not None:
                 journal = LogFile(folder / ROUNDS, state.t)
             journals = () if journal is None else (journal,)
@@ -188,16 +193,21 @@ class Run:
             if folder is not None and journal is not None:
                 # rounds after the last commit are run again, whether or not their logs were kept
                 self._stored = journal.stored(min(settings.rounds, state.t))
-            if journal is not None:
-                run = hashlib.sha256(about.encode()).hexdigest()
-                facts = run_facts(self.federation, state.n_parameters, self.engine)
-                loop.describe(run, self._resolved(), facts)
-                if state.t >= settings.rounds:
-                    loop.finish()  # it was opened to be looked at
+            if state.t <= settings.rounds:  # else it is opened to be looked at
+                self._describe(loop)
+                if state.t == settings.rounds:
+                    loop.finish()
         except BaseException:
             state.close()
             raise
         return loop
+
+    def _describe(self, loop: RoundLoop) -> None:
+        """Tell the journal, if there is one, what the run is."""
+        if loop.journals:
+            run = hashlib.sha256(loop.state.extra.about.encode()).hexdigest()
+            facts = run_facts(self.federation, loop.state.n_parameters, self.engine)
+            loop.describe(run, self._resolved(), facts)
 
     def _resolved(self) -> dict[str, Any]:
         """What a study would say of the run."""
@@ -229,6 +239,9 @@ class Run:
                 f"round {self.state.t} was interrupted by an error; make the run again by the same "
                 "call (with a folder it resumes from the last commit)"
             )
+        if self._has_failed:
+            self._has_failed = False
+            self._describe(self._loop)
         try:
             for log in self._stored:
                 yield self._noted(log)
@@ -236,17 +249,29 @@ class Run:
                 yield self._noted(self._round_alone())
             self._loop.commit()
             self._loop.finish()
-            self.close()
+        except RunByAnotherThread:
+            raise  # what it does, and what became of it, is that thread's
         except Exception as error:
+            self._has_failed = True
             self._loop.fail(error)
+            self._leave()
             raise
-        finally:
+        except BaseException:  # left by the caller, or Ctrl-C
+            self._leave()
+            raise
+        self.close()
+
+    def _leave(self) -> None:
+        """Commit the rounds so far; after half a round the run has to be opened again."""
+        if self._loop.is_whole:
             self._loop.commit()
+        else:
+            self.close()
 
     def _round_alone(self) -> RoundLog:
         """A round, unless another thread plays one: the two would write to the same state."""
         if not self._playing.acquire(blocking=False):
-            raise RuntimeError(
+            raise RunByAnotherThread(
                 f"round {self.state.t} of this run is being run by another thread; make a run "
                 "for each thread, or iterate this one in one of them"
             )
@@ -409,12 +434,14 @@ class Run:
 
     def close(self) -> None:
         """Commit, and let go of shared memory and of the folder."""
-        self._loop.commit()
         try:
-            self._trainer.close()
+            self._loop.commit()
         finally:
-            if self.state._run_folder is not None:
-                self._loop.close()
+            try:
+                self._trainer.close()
+            finally:
+                if self.state._run_folder is not None:
+                    self._loop.release()
 
     def __enter__(self) -> Self:
         return self

@@ -9,7 +9,8 @@ import pytest
 
 from tests.cli import Command
 from understudy import FixedDropout, fdms
-from understudy.simulation import clustered_digits, simulate
+from understudy.simulation import Run, Simulation, clustered_digits, simulate
+from understudy.studies import LiveLog, results
 
 
 @pytest.fixture
@@ -60,3 +61,81 @@ def test_a_run_that_failed_says_so_and_is_done_once_it_was_resumed(tmp_path, com
     assert json.loads((tmp_path / "run.json").read_text())["status"] == "done"
     run_in(tmp_path, metrics={"own": metric}, rounds=6).close()
     assert json.loads((tmp_path / "run.json").read_text())["status"] == "running"
+
+
+def test_after_half_a_round_the_same_call_resumes_in_the_same_process(tmp_path):
+    def metric(outputs, labels):
+        raise ArithmeticError("no such number")
+
+    run = run_in(tmp_path, metrics={"own": metric})
+    with pytest.raises(ArithmeticError):
+        list(run)
+    with pytest.raises(RuntimeError, match="make the run again by the same call"):
+        list(run)
+    assert run_in(tmp_path, metrics={"own": metric}).state.t == 0  # the folder is free
+
+
+def test_ctrl_c_in_a_round_leaves_a_run_that_is_stopped(tmp_path, command):
+    def metric(outputs, labels):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(run_in(tmp_path, metrics={"own": metric}))
+    assert "simulation: 1 cell, 1 stopped" in command("show", str(tmp_path)).out
+
+
+def test_a_second_iterator_does_not_fail_the_run(tmp_path):
+    run = run_in(tmp_path)
+    first = iter(run)
+    next(first)
+    run._playing.acquire()  # as another thread would in its round
+    with pytest.raises(RuntimeError, match="by another thread"):
+        list(run)
+    run._playing.release()
+    assert json.loads((tmp_path / "run.json").read_text())["status"] == "running"
+    assert [log.t for log in first] == [1, 2, 3]
+
+
+def test_a_run_with_fewer_rounds_is_only_looked_at(tmp_path):
+    run = run_in(tmp_path, rounds=6)
+    for log in run:
+        if log.t == 2:
+            break
+    run.close()
+    before = (tmp_path / "run.json").read_text()
+    assert [log.t for log in run_in(tmp_path, rounds=1)] == [0]
+    assert (tmp_path / "run.json").read_text() == before
+
+
+def test_runs_have_names_of_their_own_and_a_store_takes_them(tmp_path):
+    for seed in (0, 1):
+        settings = Simulation(model="softmax", rounds=2, seed=seed)
+        ledger = LiveLog(tmp_path, "mine")
+        list(Run(clustered_digits(), fdms(), settings, journal=ledger))
+    assert len(results(tmp_path, study="mine")) == 2
+
+
+def test_an_error_that_is_another_one_is_shown(tmp_path, command):
+    def metric(outputs, labels):
+        raise ArithmeticError((tmp_path / "word").read_text())
+
+    for word in ("first", "second"):
+        (tmp_path / "word").write_text(word)
+        with pytest.raises(ArithmeticError):
+            list(run_in(tmp_path, metrics={"own": metric}))
+        assert word in command("show", str(tmp_path)).out
+
+
+def test_a_folder_of_an_earlier_version_says_what_to_do(tmp_path, command):
+    list(run_in(tmp_path / "run"))
+    (tmp_path / "run" / "run.json").unlink()
+    shown = command("show", str(tmp_path / "run"))
+    assert "a simulation that an earlier version kept" in shown.err
+    run_in(tmp_path / "run").close()
+    assert "1 done" in command("show", str(tmp_path / "run")).out
+
+
+def test_a_folder_called_simulation_is_found(tmp_path, command, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    list(run_in(Path("simulation")))
+    assert "1 done" in command("show", "simulation").out

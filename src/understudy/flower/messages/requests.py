@@ -415,7 +415,7 @@ class ReplyBox:
         """
         nodes = {name: request.node for name, request in sent.items()}
         found = self._collect(grid, nodes, self.timing, or_earlier)
-        gone = {*found.replies, *found.restarted, *found.unreadable}
+        gone = {*found.replies, *found.restarted, *found.unreadable, *found.lost}
         self.owed |= {name: request for name, request in sent.items() if name not in gone}
         self._failed = {name: words for name, words in self._failed.items() if name in self.owed}
         return found

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from understudy.core import checks
@@ -37,7 +38,7 @@ from understudy.memory.run_folder import ROUNDS, STATE
 from understudy.memory.tensor_stream import named_faults
 from understudy.memory.writer_lock import FolderInUse
 from understudy.server import checkpoint
-from understudy.server.loop import RoundLoop
+from understudy.server.loop import RoundLoop, with_facts_of_others
 from understudy.server.state import ServerState, erase_free_rows
 from understudy.server.strategy import Strategy
 
@@ -59,6 +60,8 @@ class LiveServer:
         clock: Clock,
     ) -> None:
         checks.integer("seed", seed, low=0)
+        if ledger is not None:
+            checks.part("ledger", ledger, "begin", "append", "flush", "finish", "fail")
         self.strategy, self.folder, self.seed = strategy, _absolute(folder), seed
         clients = members.clients
         self.roster, self._n_expected = Roster(clients, members.keys), len(clients)
@@ -170,7 +173,10 @@ class LiveServer:
         return "" if self._availability is None else json.dumps(describe(self._availability))
 
     def _new_state(self, setup: Setup) -> LiveState:
-        attendance = self._availability and self._availability.init(setup.population)
+        known, everyone = setup.population, np.ones(setup.population.n_clients, dtype=np.bool_)
+        attendance = None
+        if self._availability is not None:  # a template, where a run resumes
+            attendance = self._availability.init(with_facts_of_others(known, everyone))
         return LiveState("", "", "", "[]", 0.0, self._simulated, attendance)
 
     def _expect(self) -> None:
@@ -222,7 +228,11 @@ class LiveServer:
             folder=None if self.folder is None else self.folder / "server",
             extra=own,
         )
-        self._kept(state)
+        try:
+            self._kept(state)
+        except BaseException:
+            state.close()
+            raise
         return turned_away
 
     def _kept(self, state: ServerState) -> None:
@@ -383,7 +393,7 @@ class LiveServer:
     def fail(self, error: BaseException) -> None:
         """The run ends with an error; the last committed round stays."""
         if self.has_begun:
-            with suppress(OSError):  # a full disk may be what ends the run
+            with suppress(Exception):  # what ends the run is the error to be told
                 self._describe()
             self.loop.fail(error)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from understudy._version import __version__
 from understudy.core.types import RoundLog
+from understudy.journal.protocol import Journal
 from understudy.studies.definition.names import KEY_DIGITS, why_no_study_name
 from understudy.studies.store.schema import StoreError
 from understudy.studies.store.store import Store
@@ -31,8 +32,8 @@ def about_live(study: str) -> Mapping[str, Any]:
     return {"title": study, "shows": "a live federation", "live": True}
 
 
-class LiveLog:
-    """A ledger for `understudy.flower.UnderstudyStrategy`: each round goes into a runs folder.
+class LiveLog(Journal):
+    """A journal for `understudy.flower.UnderstudyStrategy`: each round goes into a runs folder.
 
     Parameters
     ----------
@@ -97,21 +98,22 @@ class LiveLog:
 
     def flush(self) -> None:
         """Return when all rounds are on disk."""
-        assert self._store is not None
-        self._store.add_rounds(self._key, self._unwritten)
-        self._unwritten = []
+        if self._unwritten:
+            assert self._store is not None
+            self._store.add_rounds(self._key, self._unwritten)
+            self._unwritten = []
 
     def finish(self) -> None:
         """All rounds are finished."""
-        assert self._store is not None
-        self._store.finish(self._key)
-        self._close()
+        if self._store is not None:
+            self._store.finish(self._key)
+            self._close()
 
     def fail(self, error: str) -> None:
         """The run ended with an error, and can be resumed."""
-        assert self._store is not None
-        self._store.fail(self._key, error)
-        self._close()
+        if self._store is not None:
+            self._store.fail(self._key, error)
+            self._close()
 
     def _close(self) -> None:
         if self._store is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from understudy._version import __version__
 from understudy.core.json_lines import is_damaged, is_sealed
 from understudy.journal.follow import follow
-from understudy.memory.run_folder import ABOUT, STATE
+from understudy.memory.run_folder import ABOUT, ROUNDS, STATE
 from understudy.memory.writer_lock import taken
 from understudy.studies.definition.names import KEY_DIGITS
 from understudy.studies.store.live import LiveCell, about_live
@@ -35,6 +35,11 @@ def is_run_folder(folder: Path) -> bool:
             f"{folder}: a live run that an earlier version kept (no file {ABOUT}); once the run is "
             "resumed by this version, its rounds can be shown"
         )
+    if (folder / ROUNDS).is_file() and (folder / "server" / STATE).is_file():
+        raise StoreError(
+            f"{folder}: a simulation that an earlier version kept (no file {ABOUT}); once it is "
+            "opened by this version, its rounds can be shown"
+        )
     return False
 
 
@@ -49,7 +54,8 @@ def refresh(folder: Path) -> str:
     with suppress(StoreError), Store.open(folder) as store:
         for cell in store.cells(study):
             is_same = cell.key == run and (cell.status, cell.rounds) == (status, len(logs))
-            if is_same and cell.facts == about["facts"]:
+            told = cell.facts == about["facts"] and store.resolved(run) == about["resolved"]
+            if is_same and told and status != "failed":  # it may have failed again, otherwise
                 return study
     label = str(about["resolved"]["strategy"]["compensator"]["class"]).lower()
     cells = [LiveCell(run, {"strategy": label}, int(about["resolved"]["seed"]))]
