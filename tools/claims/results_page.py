@@ -71,7 +71,7 @@ size and in the reading that it names.
 Cells are in `results/<study>/cells.csv`, curves in `curves.csv` beside it. After the command that
 each verdict names: `understudy export STUDY --to docs/results`, then `make results`.
 """
-IN_SHORT = "in-short.txt"  # ten lines for those who read no further, beside the results
+IN_SHORT = "in-short.txt"  # ten rows for those who read no further, beside the results
 OVERVIEW = "verdicts.svg"
 ASIDE = (verdicts.NOT_RUN, verdicts.WITHDRAWN)
 WHOLE, REDUCED = "its own size", "reduced"
