@@ -172,8 +172,7 @@ def _train(
     matrix = aligned_matrix(1, layout.size, layout.dtype)
     corrections = _correction(content, layout)
     job = Job(t, [number], [0], start, matrix, corrections=corrections)
-    with kernels(recipe.onednn), one_thread():
-        ((n_steps, mean_loss),) = engine.train(job)
+    ((n_steps, mean_loss),) = engine.train(job)
     return start + matrix[0], n_steps, mean_loss
 
 

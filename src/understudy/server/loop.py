@@ -184,9 +184,8 @@ class RoundLoop:
     def _init(self, population: Population) -> Any:
         """The availability's state for these clients, whatever is not known of those who left."""
         assert self.availability is not None
-        gone = np.ones(population.n_clients, dtype=np.bool_)
+        gone = np.zeros(population.n_clients, dtype=np.bool_)
         gone[: self.state.n_clients] = ~self.state.active
-        gone[self.state.n_clients :] = False
         return self.availability.init(with_facts_of_others(population, gone))
 
     def _renew_numbers(self, before: Any, larger: Any) -> None:

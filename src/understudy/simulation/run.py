@@ -122,6 +122,8 @@ class Run:
         journal: Journal | None = None,
     ) -> None:
         settings.check(federation)
+        if journal is not None:
+            checks.part("journal", journal, "begin", "append", "flush", "finish", "fail", "stored")
         federation = settings.fitted(federation)
         self._first = settings.module(federation)  # never trained
         federation = with_inputs_for(self._first, federation)

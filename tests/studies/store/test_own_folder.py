@@ -139,3 +139,9 @@ def test_a_folder_called_simulation_is_found(tmp_path, command, monkeypatch):
     monkeypatch.chdir(tmp_path)
     list(run_in(Path("simulation")))
     assert "1 done" in command("show", "simulation").out
+
+
+def test_what_is_no_journal_is_refused_by_name():
+    settings = Simulation(model="softmax", rounds=1)
+    with pytest.raises(TypeError, match="journal: expected a part with begin, append, flush"):
+        Run(clustered_digits(), fdms(), settings, journal=object())

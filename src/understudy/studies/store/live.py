@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from understudy.studies.definition.cell import Cell, Label
 
 
+LIVE = "a live federation"
+
+
 @dataclass(frozen=True)
 class LiveCell:
     """A live run's place in its study: what the store keeps of a cell."""
@@ -27,9 +30,9 @@ class LiveCell:
     seed: int
 
 
-def about_live(study: str) -> Mapping[str, Any]:
-    """What the store says of a study of live runs."""
-    return {"title": study, "shows": "a live federation", "live": True}
+def about_runs(study: str, shows: str = LIVE) -> Mapping[str, Any]:
+    """What the store says of a study of runs that nobody wrote a file for."""
+    return {"title": study, "shows": shows, "live": shows == LIVE}
 
 
 class LiveLog(Journal):
@@ -77,7 +80,7 @@ class LiveLog(Journal):
 
     def _save_study(self, store: Store, cell: LiveCell) -> None:
         """The study with this run in it, in its old place or at the end."""
-        about = about_live(self.study)
+        about = about_runs(self.study)
         known: list[LiveCell] = []
         try:
             about = store.study(self.study).about

@@ -14,7 +14,7 @@ from understudy.journal.follow import follow
 from understudy.memory.run_folder import ABOUT, ROUNDS, STATE
 from understudy.memory.writer_lock import taken
 from understudy.studies.definition.names import KEY_DIGITS
-from understudy.studies.store.live import LiveCell, about_live
+from understudy.studies.store.live import LIVE, LiveCell, about_runs
 from understudy.studies.store.schema import StoreError
 from understudy.studies.store.store import Store
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from understudy.studies.definition.cell import Cell
 
-STUDIES = {"live": "a live federation", "simulation": "a simulation"}  # what a run is called
+STUDIES = {"live": LIVE, "simulation": "a simulation"}  # what a run is called
 
 
 def is_run_folder(folder: Path) -> bool:
@@ -60,7 +60,7 @@ def refresh(folder: Path) -> str:
     label = str(about["resolved"]["strategy"]["compensator"]["class"]).lower()
     cells = [LiveCell(run, {"strategy": label}, int(about["resolved"]["seed"]))]
     with Store.open(folder, write=True) as store:
-        told = {**about_live(study), "shows": STUDIES[study], "live": study == "live"}
+        told = about_runs(study, STUDIES[study])
         store.save_study(study, told, cast("Sequence[Cell]", cells), __version__)
         store.begin_anew(run, about["resolved"], about["facts"], __version__, logs)
         if status == "done":
