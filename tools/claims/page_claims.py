@@ -10,7 +10,7 @@ from tools.claims.contrast_words import contrast_words
 from tools.claims.page_tables import number_words
 from tools.claims.paper_claims import END, Claim
 from tools.claims.paper_numbers import PaperNumbers
-from tools.claims.results_book import Book, Sizes, has_values
+from tools.claims.results_book import SCALE, Book, Sizes, has_values
 from tools.claims.verdicts import Judged, Verdict
 from understudy.measures import Measure, measure
 
@@ -36,13 +36,16 @@ def claim_lines(verdict: Verdict, book: Book, sizes: Sizes, papers: PaperNumbers
         yield "A reading of ours, beside the paper's: not in the counts above."
     if verdict.beside is not None:
         yield _beside(verdict.beside)
+    small = book.verdict_at_reduced_size(claim)
+    if small is not None:
+        yield _at_reduced_size(small, book, sizes)
     if claim.ruled_out and verdict.verdict in (verdicts.NOT_REPRODUCED, verdicts.MIXED):
         yield f"Ruled out: {claim.ruled_out}"
     if claim.all_rounds:
         yield f"Judged over all the paper's rounds only: {claim.all_rounds}."
     if claim.changed:
         yield f"Changed after these runs had been seen: {claim.changed}."
-    yield f"Repeat: {command_of(claim)}."
+    yield f"Repeat: {command_of(claim, book, sizes)}."
     yield ""
     shown = measure(claim.metric)
     own = [
@@ -67,15 +70,27 @@ def _beside(other: Verdict) -> str:
     return f"{where}: {told}. {counts_of(other)}"
 
 
-def command_of(claim: Claim) -> str:
+def _at_reduced_size(small: Verdict, book: Book, sizes: Sizes) -> str:
+    """The verdict of cells that are not counted, as the paper's size has been run since."""
+    sizes_of = [
+        sizes.reduced(study, Book(book.reduced).picked(small.claim, study))
+        for study in small.claim.studies
+    ]
+    size = "; ".join(dict.fromkeys(sizes_of))
+    told = SIGNS[small.verdict].replace("*", "")
+    return f"At a reduced size ({size}): {told}. {counts_of(small)}"
+
+
+def command_of(claim: Claim, book: Book, sizes: Sizes) -> str:
     """What runs the cells of a claim."""
     words = []
     for study in claim.studies:
+        scales = sizes.scales(study, book.picked(claim, study)) or [SCALE]
         picks = [pick for contrast in claim.contrasts for pick in contrast.picks]
         blocks = {str(pick.labels["block"]) for pick in picks
                   if pick.study == study and "block" in pick.labels}  # fmt: skip
         chosen = "".join(f" --block {block}" for block in sorted(blocks))
-        words.append(f"`understudy run {study} --scale results{chosen}`")
+        words += [f"`understudy run {study} --scale {scale}{chosen}`" for scale in scales]
     return ", ".join(words)
 
 
@@ -115,7 +130,7 @@ def _power(verdict: Verdict) -> str:
 def _conditions(claim: Claim, book: Book, sizes: Sizes) -> str:
     """At which size, with what fixed, in which readings."""
     reduced = [
-        sizes.reduced(study, [row for row in book.picked(claim) if row in book.studies[study].rows])
+        sizes.reduced(study, book.picked(claim, study))
         for study in claim.studies
         if study in book.studies
     ]

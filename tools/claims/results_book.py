@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from understudy.studies.definition.estimates import estimate
 from understudy.studies.statistics.export import (
     CELLS,
     Exported,
+    Place,
     Row,
     Value,
     label_text,
@@ -40,12 +41,39 @@ class Book:
     """What was exported, by study."""
 
     studies: Mapping[str, Exported]
+    reduced: Mapping[str, Exported] = field(default_factory=dict)  # also run at the paper's size
 
     @classmethod
     def read(cls, folder: str | Path) -> Book:
         """All studies below a folder."""
         paths = sorted(Path(folder).glob(f"*/{CELLS}"))
         return cls({path.parent.name: _with_newer(read(path.parent)) for path in paths})
+
+    def paper_size_first(self, sizes: Sizes) -> Book:
+        """Reduced cells set apart where the same strategy and setting was run at the paper's size.
+
+        A contrast must not mix seeds of 40 rounds with seeds of 100.
+        """
+        kept, apart = {}, {}
+        for study, exported in self.studies.items():
+            places = {row.key: place_of(row.labels) for row in exported.rows}
+            reduced = {row.key for row in exported.rows if sizes.differences(study, [row])}
+            whole = {place for key, place in places.items() if key not in reduced}
+            apart_keys = {key for key in reduced if places[key] in whole}
+            rows = [row for row in exported.rows if row.key not in apart_keys]
+            small = [row for row in exported.rows if row.key in apart_keys]
+            kept[study] = replace(exported, rows=tuple(rows))
+            if small:
+                apart[study] = replace(exported, rows=tuple(small))
+        return Book(kept, apart)
+
+    def verdict_at_reduced_size(self, claim: Claim) -> Verdict | None:
+        """What the cells set apart say to a claim; None where they do not have all its sides."""
+        book = Book(self.reduced)
+        picks = [pick for contrast in claim.contrasts for pick in contrast.picks]
+        if has_values(claim) or claim.withdrawn or not all(book.rows(pick) for pick in picks):
+            return None
+        return book.verdict(claim)
 
     def rows(self, pick: Pick) -> list[Row]:
         """The exported cells that a side of a contrast picks."""
@@ -116,12 +144,13 @@ class Book:
         found = {row.rounds for pick in contrast.picks for row in self.rows(pick)}
         return found.pop() if len(found) == 1 else None
 
-    def picked(self, claim: Claim) -> list[Row]:
-        """All exported cells that a claim looks at."""
+    def picked(self, claim: Claim, study: str | None = None) -> list[Row]:
+        """All exported cells that a claim looks at; with a study, those of it."""
         rows = {
             row.key: row
             for contrast in claim.contrasts
             for pick in contrast.picks
+            if study in (None, pick.study)
             for row in self.rows(pick)
         }
         return list(rows.values())
@@ -183,6 +212,10 @@ class Sizes:
     def _cells(self) -> dict[tuple[str, str], list[Cell]]:
         return {}
 
+    @cached_property
+    def _by_study(self) -> dict[str, tuple[dict[Place, Cell], dict[str, Cell], set[str]]]:
+        return {}
+
     def cells(self, study: str, scale: str) -> list[Cell]:
         """The cells of a built-in study."""
         if study not in NAMES:
@@ -190,6 +223,17 @@ class Sizes:
         if (study, scale) not in self._cells:
             self._cells[study, scale] = built_in(study, scale).cells()
         return self._cells[study, scale]
+
+    def _known(self, study: str) -> tuple[dict[Place, Cell], dict[str, Cell], set[str]]:
+        """The paper's cells by their labels, ours by key, and the keys of both."""
+        if study not in self._by_study:
+            paper, ours = self.cells(study, PAPER), self.cells(study, SCALE)
+            self._by_study[study] = (
+                {place_of(cell.labels): cell for cell in paper},
+                {cell.key: cell for cell in ours},
+                {cell.key for cell in (*ours, *paper)},
+            )
+        return self._by_study[study]
 
     def missing(self, claim: Claim, book: Book, scale: str = SCALE) -> list[Cell]:
         """Cells that a claim needs and that are not exported."""
@@ -213,37 +257,38 @@ class Sizes:
 
     def smaller(self, claim: Claim, book: Book) -> bool:
         """Whether exported cells of a claim are smaller than the paper's, but for their seeds."""
-        picked = book.picked(claim)
-        for study in claim.studies:
-            rows = [row for row in book.studies.get(study, Exported()).rows if row in picked]
-            if self._differences(study, rows):
-                return True
-        return False
+        return any(self.differences(study, book.picked(claim, study)) for study in claim.studies)
 
     def has_all_rounds(self, claim: Claim, book: Book) -> bool:
         """Whether exported cells of a claim have as many rounds as the paper's."""
         picked = book.picked(claim)
         for study in claim.studies:
-            paper = {place_of(cell.labels): cell for cell in self.cells(study, PAPER)}
+            paper, _, _ = self._known(study)
             for row in book.studies.get(study, Exported()).rows:
                 theirs = paper.get(place_of(row.labels))
                 if row in picked and (theirs is None or row.rounds < theirs.task.rounds):
                     return False
         return bool(picked)
 
-    def reduced(self, study: str, rows: list[Row]) -> str:
+    def scales(self, study: str, rows: Sequence[Row]) -> list[str]:
+        """The scales at which exported cells are run."""
+        _, ours, _ = self._known(study)
+        return sorted({SCALE if row.key in ours else PAPER for row in rows}, reverse=True)
+
+    def reduced(self, study: str, rows: Sequence[Row]) -> str:
         """In which ways exported cells are smaller than the paper's; empty where they are not."""
-        words = dict.fromkeys(self._differences(study, rows))
+        words = dict.fromkeys(self.differences(study, rows))
         n_seeds = len({row.seed for row in rows})
-        n_paper = len({cell.seed for cell in self.cells(study, PAPER)})
+        places = {place_of(row.labels) for row in rows}
+        paper = [cell for cell in self.cells(study, PAPER) if place_of(cell.labels) in places]
+        n_paper = len({cell.seed for cell in paper})
         if n_seeds < n_paper:
             words[f"{n_seeds} of {n_paper} seeds"] = None
         return ", ".join(words)
 
-    def _differences(self, study: str, rows: list[Row]) -> list[str]:
-        paper = {place_of(cell.labels): cell for cell in self.cells(study, PAPER)}
-        ours = {cell.key: cell for cell in self.cells(study, SCALE)}
-        known = {*ours, *(cell.key for cell in self.cells(study, PAPER))}
+    def differences(self, study: str, rows: Sequence[Row]) -> list[str]:
+        """In which ways exported cells are smaller than the paper's, but for their seeds."""
+        paper, ours, known = self._known(study)
         words: dict[str, None] = {}
         for row in rows:
             if known and row.key not in known:  # its size would be taken for the paper's

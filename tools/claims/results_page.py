@@ -68,8 +68,9 @@ are read from figures), and the column *paper's own* shows the contrast there, o
 as ours have. A verdict against a paper is as welcome as one for it; it is one on our runs, at the
 size and in the reading that it names.
 
-Cells are in `results/<study>/cells.csv`, curves in `curves.csv` beside it. After the command that
-each verdict names: `understudy export STUDY --to docs/results`, then `make results`.
+Where the paper's own size has been run too, it alone is judged, and the reduced runs are told
+beside it. Cells are in `results/<study>/cells.csv`, curves in `curves.csv` beside it. After the
+command that each verdict names: `understudy export STUDY --to docs/results`, then `make results`.
 """
 IN_SHORT = "in-short.txt"  # ten rows for those who read no further, beside the results
 OVERVIEW = "verdicts.svg"
@@ -100,7 +101,8 @@ def write_page(docs: str | Path) -> Path:
 def read_all(folder: Path) -> tuple[tuple[Claim, ...], Book, PaperNumbers]:
     """All that the page is made of, but for the lines that begin it."""
     papers = PaperNumbers.read(folder / "paper-numbers")
-    return read_claims(folder / "claims.toml"), Book.read(folder / "results"), papers
+    book = Book.read(folder / "results").paper_size_first(Sizes())
+    return read_claims(folder / "claims.toml"), book, papers
 
 
 def in_short(folder: Path) -> str:

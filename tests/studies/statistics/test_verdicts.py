@@ -862,3 +862,51 @@ def test_the_numbers_on_the_bars_of_verdicts_are_read_on_dark_pages_too():
             assert ink is None  # black: changes with the page, as its bar does
         else:
             assert ink[1] not in DARK
+
+
+def _as_exported(cells, rounds, accuracy):
+    """Rows of an export for cells of a study; the accuracy is that of the strategy."""
+    return [
+        Row(cell.key, cell.labels, cell.seed, rounds, "", {"accuracy_mean": accuracy[strategy]})
+        for cell in cells
+        if (strategy := cell.labels["strategy"]) in accuracy
+    ]
+
+
+def test_the_papers_size_is_judged_and_the_reduced_one_told_beside():
+    """Reduced, friends are .1 ahead; at the paper's size they are .1 behind, with other seeds."""
+    sizes = Sizes()
+    of_mnist = {
+        scale: [
+            cell
+            for cell in sizes.cells("fdms-fig1", scale)
+            if cell.labels["block"] == "mnist" and label_text(cell.labels["alpha"]) == "0.5"
+        ]
+        for scale in ("results", "paper")
+    }
+    assert {cell.seed for cell in of_mnist["results"]}.isdisjoint(
+        cell.seed for cell in of_mnist["paper"]
+    )
+    small = _as_exported(of_mnist["results"], 40, {"fdms": 0.9, "dropout": 0.8})
+    whole = _as_exported(of_mnist["paper"], 100, {"fdms": 0.8, "dropout": 0.9})
+    claim = replace(
+        next(one for one in read_claims(CLAIMS) if one.id == "fdms-fig1-mnist-dropout"),
+        contrasts=tuple(
+            contrast
+            for one in read_claims(CLAIMS)
+            if one.id == "fdms-fig1-mnist-dropout"
+            for contrast in one.contrasts
+            if label_text(contrast.picks[0].labels["alpha"]) == "0.5"
+        ),
+    )
+    only_small = Book({"fdms-fig1": Exported(tuple(small))}).paper_size_first(sizes)
+    assert len(only_small.picked(claim)) == len(small) and not only_small.reduced
+    assert only_small.verdict_at_reduced_size(claim) is None
+
+    both = Book({"fdms-fig1": Exported((*small, *whole))}).paper_size_first(sizes)
+    assert {row.rounds for row in both.picked(claim)} == {100}
+    assert both.verdict(claim).verdict == NOT_REPRODUCED
+    beside = both.verdict_at_reduced_size(claim)
+    assert beside is not None and beside.verdict == REPRODUCED and beside.n_seeds == 8
+    assert sizes.scales("fdms-fig1", both.picked(claim)) == ["paper"]
+    assert sizes.reduced("fdms-fig1", both.picked(claim)) == ""
