@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +92,15 @@ class Book:
 
     def rows(self, pick: Pick) -> list[Row]:
         """The exported cells that a side of a contrast picks."""
-        exported = self.studies.get(pick.study, Exported())
-        return [row for row in exported.rows if matches(pick, row.labels)]
+        asked = (pick.study, *sorted((name, label_text(at)) for name, at in pick.labels.items()))
+        if asked not in self._picked:
+            exported = self.studies.get(pick.study, Exported())
+            self._picked[asked] = [row for row in exported.rows if matches(pick, row.labels)]
+        return self._picked[asked]
+
+    @cached_property
+    def _picked(self) -> dict[tuple[Any, ...], list[Row]]:
+        return {}
 
     def verdict(self, claim: Claim, sizes: Sizes | None = None) -> Verdict:
         """What the exported cells say to a claim.
@@ -224,20 +231,12 @@ class Sizes:
     """The built-in studies at two scales: what is reduced, and what is still to be run."""
 
     @cached_property
-    def _cells(self) -> dict[tuple[str, str], list[Cell]]:
-        return {}
-
-    @cached_property
     def _by_study(self) -> dict[str, tuple[dict[Place, Cell], dict[str, Cell], set[str]]]:
         return {}
 
     def cells(self, study: str, scale: str) -> list[Cell]:
         """The cells of a built-in study."""
-        if study not in NAMES:
-            return []
-        if (study, scale) not in self._cells:
-            self._cells[study, scale] = built_in(study, scale).cells()
-        return self._cells[study, scale]
+        return _cells_of(study, scale) if study in NAMES else []
 
     def _known(self, study: str) -> tuple[dict[Place, Cell], dict[str, Cell], set[str]]:
         """The paper's cells by their labels, ours by key, and the keys of both."""
@@ -276,14 +275,13 @@ class Sizes:
 
     def has_all_rounds(self, claim: Claim, book: Book) -> bool:
         """Whether exported cells of a claim have as many rounds as the paper's."""
-        picked = book.picked(claim)
         for study in claim.studies:
             paper, _, _ = self._known(study)
-            for row in book.studies.get(study, Exported()).rows:
+            for row in book.picked(claim, study):
                 theirs = paper.get(place_of(row.labels))
-                if row in picked and (theirs is None or row.rounds < theirs.task.rounds):
+                if theirs is None or row.rounds < theirs.task.rounds:
                     return False
-        return bool(picked)
+        return bool(book.picked(claim))
 
     def scales(self, study: str, rows: Sequence[Row]) -> list[str]:
         """The scales at which exported cells are run."""
@@ -320,6 +318,11 @@ class Sizes:
             if mine is not None:
                 words |= dict.fromkeys(_smaller(mine, theirs))
         return list(words)
+
+
+@cache
+def _cells_of(study: str, scale: str) -> list[Cell]:
+    return built_in(study, scale).cells()
 
 
 def _smaller(ours: Cell, theirs: Cell) -> list[str]:
