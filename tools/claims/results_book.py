@@ -67,6 +67,21 @@ class Book:
                 apart[study] = replace(exported, rows=tuple(small))
         return Book(kept, apart)
 
+    def for_claim(self, claim: Claim) -> Book:
+        """The cells that judge a claim: reduced ones where only those have all its sides.
+
+        One side may have been run at the paper's size, and the other not yet.
+        """
+        if not self.reduced or self._judged(claim).verdict != NOT_RUN:
+            return self
+        studies = dict(self.studies)
+        for study, small in self.reduced.items():
+            places = {place_of(row.labels) for row in small.rows}
+            others = [row for row in studies[study].rows if place_of(row.labels) not in places]
+            studies[study] = replace(small, rows=(*small.rows, *others))
+        only_reduced = Book(studies)
+        return self if only_reduced._judged(claim).verdict == NOT_RUN else only_reduced
+
     def verdict_at_reduced_size(self, claim: Claim) -> Verdict | None:
         """What the cells set apart say to a claim; None where they do not have all its sides."""
         book = Book(self.reduced)

@@ -90,7 +90,7 @@ def write_page(docs: str | Path) -> Path:
     for (study, name), content in drawn.items():
         (folder / "results" / study / name).write_bytes(content)
     sizes = Sizes()
-    counts = _counted([book.verdict(claim, sizes) for claim in claims], book, sizes)
+    counts = _counted(_judged(claims, book, sizes), book, sizes)
     (folder / "results" / OVERVIEW).write_bytes(overview(counts, verdicts.VERDICTS))
     page = folder / "results.md"
     words = text(claims, book, list(drawn), papers, in_short(folder))
@@ -120,7 +120,7 @@ def text(
 ) -> str:
     """The page."""
     sizes = Sizes()
-    judged = [book.verdict(claim, sizes) for claim in claims]
+    judged = _judged(claims, book, sizes)
     page = [TITLE, "## In short", "", f"![verdicts by paper](results/{OVERVIEW})", ""]
     page += [lines, ""] if lines else []
     n_readings = sum(claim.reading for claim in claims)
@@ -128,6 +128,10 @@ def text(
     for paper, of_paper in groupby(judged, key=lambda verdict: _paper(verdict.claim)):
         page += _of_paper(paper, list(of_paper), book, sizes, drawn, papers or PaperNumbers())
     return "\n".join(page).rstrip() + "\n"
+
+
+def _judged(claims: Sequence[Claim], book: Book, sizes: Sizes) -> list[Verdict]:
+    return [book.for_claim(claim).verdict(claim, sizes) for claim in claims]
 
 
 def _paper(claim: Claim) -> str:
@@ -143,7 +147,9 @@ def _counted(judged: Sequence[Verdict], book: Book, sizes: Sizes) -> dict[str, l
     counts: dict[str, list[int]] = {}
     for one in judged:
         if not one.claim.reading:
-            is_whole = one.verdict not in ASIDE and not sizes.smaller(one.claim, book)
+            is_whole = one.verdict not in ASIDE and not sizes.smaller(
+                one.claim, book.for_claim(one.claim)
+            )
             for size in (WHOLE, REDUCED):
                 counts.setdefault(f"{_paper(one.claim)}, {size}", [0] * len(verdicts.VERDICTS))
             row = counts[f"{_paper(one.claim)}, {WHOLE if is_whole else REDUCED}"]
@@ -230,7 +236,7 @@ def _of_study(
         yield "Thin dashed lines are the paper's own curves, where its figures have them."
         yield ""
     for verdict in judged:
-        yield from claim_lines(verdict, book, sizes, papers)
+        yield from claim_lines(verdict, book.for_claim(verdict.claim), sizes, papers)
 
 
 def main(arguments: Iterable[str]) -> None:

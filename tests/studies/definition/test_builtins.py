@@ -42,8 +42,8 @@ CELLS = {
     "quickstart": ((2 * 7 + 1) * 5, (2 * 7 + 1) * 10, (2 * 7 + 1) * 10),
     # the same two, at step 1 and tuned
     "quickstart-tuned": (2 * 2 * 6 * 5, 2 * 2 * 6 * 10, 2 * 2 * 6 * 10),
-    # MNIST, CIFAR-10 as in the authors' code, and as published
-    "fdms-fig1": (3 * 13, 13 * 8 + 13 * 5 + 13 * 4, 3 * 13 * 10),
+    # MNIST and CIFAR-10 as in the authors' code, and as published
+    "fdms-fig1": (4 * 13, 13 * 5 + 13 * 8 + 13 * 5 + 13 * 4, 4 * 13 * 10),
     "fdms-fig2": (13, 13 * 5, 13 * 10),
     "fdms-fig3": (2, 2 * 5, 2 * 10),
     "fdms-fig4": (5, 5 * 5, 5 * 10),
@@ -58,11 +58,11 @@ CELLS = {
     # the images
     "fedgs-table2": (
         2 * 45 + 2 * 5 + 2 * 3,
-        2 * 45 * 10 + 6 * 5 * 3 + 6 * 3 * 5,
+        2 * 45 * 10 + 6 * 5 * 5 + 6 * 3 * 5,
         (2 * 45 + 45 + 27) * 3,
     ),
     "fedgs-table3": (2, 2 * 5, 2 * 3),
-    "fedgs-fig4": (2 * 4, 4 * 3 + 4 * 5, 2 * 4 * 3),
+    "fedgs-fig4": (2 * 4, 4 * 5 + 4 * 5, 2 * 4 * 3),
     "fedar-fig1": (7, 7 * 5, 7 * 5),
     # six methods, one of them in three readings, at two p_min
     "fedar-fig2": (3 * 16, 3 * 16 * 5, 3 * 16 * 5),
@@ -90,8 +90,8 @@ def cells(name, scale, **labels):
 
 
 def only(name, scale, **labels):
-    """The first cell with these labels, at seed 0."""
-    return next(cell for cell in cells(name, scale, **labels) if cell.seed == 0)
+    """The first cell with these labels, at its first seed."""
+    return next(iter(cells(name, scale, **labels)))
 
 
 @pytest.fixture(scope="session")
