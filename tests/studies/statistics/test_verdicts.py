@@ -892,7 +892,9 @@ def test_the_papers_size_is_judged_and_the_reduced_one_told_beside():
     small = _as_exported(of_mnist["results"], 40, {"fdms": 0.9, "dropout": 0.8})
     whole = _as_exported(of_mnist["paper"], 100, {"fdms": 0.8, "dropout": 0.9})
     claim = replace(
-        next(one for one in read_claims(CLAIMS) if one.id == "fdms-fig1-mnist-dropout-as-published"),
+        next(
+            one for one in read_claims(CLAIMS) if one.id == "fdms-fig1-mnist-dropout-as-published"
+        ),
         contrasts=tuple(
             contrast
             for one in read_claims(CLAIMS)
