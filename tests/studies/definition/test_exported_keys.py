@@ -52,7 +52,9 @@ def test_exported_results_are_those_of_the_studies_as_they_are(name: str) -> Non
     rows = read(RESULTS / name).rows
     assert rows
     made = {
-        cell.key for scale in ("results", "paper") for cell in builtins.built_in(name, scale).cells()
+        cell.key
+        for scale in ("results", "paper")
+        for cell in builtins.built_in(name, scale).cells()
     }
     assert [row.key for row in rows if row.key not in made] == []
     assert len({row.engine for row in rows} - {"loop"}) <= 1

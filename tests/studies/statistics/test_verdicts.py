@@ -459,15 +459,15 @@ def test_every_claim_picks_cells_of_its_study():
 # -- from files ------------------------------------------------------------------------------------
 
 CELLS_CSV = """key,strategy,availability,alpha,block,seed,rounds,accuracy_last10
-k00,dropout,missing,0.5,mnist,0,40,0.80
-k01,dropout,missing,0.5,mnist,1,40,0.82
-k02,dropout,missing,0.5,mnist,2,40,0.81
-k10,fdms,missing,0.5,mnist,0,40,0.86
-k11,fdms,missing,0.5,mnist,1,40,0.89
-k12,fdms,missing,0.5,mnist,2,40,0.87
-k20,full,,,mnist,0,40,0.90
-k21,full,,,mnist,1,40,0.90
-k22,full,,,mnist,2,40,0.90
+k00,dropout,missing,0.5,mnist_as_published,0,40,0.80
+k01,dropout,missing,0.5,mnist_as_published,1,40,0.82
+k02,dropout,missing,0.5,mnist_as_published,2,40,0.81
+k10,fdms,missing,0.5,mnist_as_published,0,40,0.86
+k11,fdms,missing,0.5,mnist_as_published,1,40,0.89
+k12,fdms,missing,0.5,mnist_as_published,2,40,0.87
+k20,full,,,mnist_as_published,0,40,0.90
+k21,full,,,mnist_as_published,1,40,0.90
+k22,full,,,mnist_as_published,2,40,0.90
 """
 CURVES_CSV = """key,round,test_accuracy,test_loss
 k00,1,0.5,1.5
@@ -498,7 +498,7 @@ id = "better"
 place = "FL-FDMS, fig. 1"
 words = "Friends beat Dropout."
 study = "fdms-fig1"
-block = "mnist"
+block = "mnist_as_published"
 metric = "accuracy_last10"
 quantifier = "all"
 over = { alpha = [0.5] }
@@ -510,7 +510,7 @@ id = "near"
 place = "FL-FDMS, fig. 1"
 words = "Friends come near Full."
 study = "fdms-fig1"
-block = "mnist"
+block = "mnist_as_published"
 metric = "accuracy_last10"
 quantifier = "all"
 over = { alpha = [0.5] }
@@ -525,7 +525,7 @@ id = "sooner"
 place = "FL-FDMS, fig. 1"
 words = "Friends are sooner there."
 study = "fdms-fig1"
-block = "mnist"
+block = "mnist_as_published"
 metric = "rounds_to_target"
 better = "lower"
 target = 0.815
@@ -657,10 +657,10 @@ def test_the_page_tells_verdicts_numbers_sizes_readings_and_hours(docs):
     assert "| fdms above dropout (alpha 0.5) | +6.33 | +5.36 to +7.31 | holds |" in page
     assert "Reduced: 40 of 100 rounds, 3 of 10 seeds. Read: E counts epochs." in page
     assert "A power of 80 % would take 18 seeds." in page
-    assert "Repeat: `understudy run fdms-fig1 --scale results --block mnist`." in page
+    assert "Repeat: `understudy run fdms-fig1 --scale results --block mnist_as_published`." in page
     assert "| fdms within 6 points of full" in page
     assert "| fdms | 87.33 ± 3.79 |" in page  # t(0.975; 2) = 4.302653, s = 1.527525
-    assert "![mnist](results/fdms-fig1/mnist.svg)" in page
+    assert "![mnist_as_published](results/fdms-fig1/mnist_as_published.svg)" in page
     hours = Sizes().hours(Sizes().needed(read_claims(docs / "claims.toml")[3]))
     assert f"| elsewhere | More is better. | FedAR, fig. 4 | fedar-fig4 | {hours:.1f} |" in page
 
@@ -739,7 +739,9 @@ def test_a_claim_on_the_mean_over_rounds_is_told_at_their_end_too():
 
 def test_a_run_that_diverged_leaves_its_claim_open_and_is_told(docs, known_keys):
     cells = docs / "results" / "fdms-fig1" / "cells.csv"
-    cells.write_text(cells.read_text().replace("mnist,1,40,0.89", "mnist,1,40,"))
+    cells.write_text(
+        cells.read_text().replace("mnist_as_published,1,40,0.89", "mnist_as_published,1,40,")
+    )
     book = Book.read(docs / "results")
     better, nearly, sooner, _ = (book.verdict(one) for one in read_claims(docs / "claims.toml"))
     assert (better.verdict, nearly.verdict, sooner.verdict) == (OPEN, OPEN, OPEN)
@@ -811,7 +813,7 @@ def test_the_page_is_the_same_byte_for_byte(docs):
         return {path: path.read_bytes() for path in sorted(docs.rglob("*")) if path.is_file()}
 
     first = everything()
-    assert docs / "results" / "fdms-fig1" / "mnist.svg" in first
+    assert docs / "results" / "fdms-fig1" / "mnist_as_published.svg" in first
     (docs / "results" / "fdms-fig1" / "of-long-ago.svg").write_text("<svg/>")
     assert everything() == first  # and pictures that nobody shows any more are gone
 
@@ -841,7 +843,7 @@ def test_the_projects_own_page_is_current():
 
 def test_two_cells_of_one_seed_are_not_mixed(docs):
     path = docs / "results" / "fdms-fig1" / "cells.csv"
-    path.write_text(path.read_text() + "k13,fdms,missing,0.5,mnist,2,40,0.1\n")
+    path.write_text(path.read_text() + "k13,fdms,missing,0.5,mnist_as_published,2,40,0.1\n")
     book = Book.read(docs / "results")
     with pytest.raises(ValueError, match="picks more than one cell of seed 2"):
         results_page.text(read_claims(docs / "claims.toml"), book)
@@ -868,7 +870,7 @@ def test_the_numbers_on_the_bars_of_verdicts_are_read_on_dark_pages_too():
 def _as_exported(cells, rounds, accuracy):
     """Rows of an export for cells of a study; the accuracy is that of the strategy."""
     return [
-        Row(cell.key, cell.labels, cell.seed, rounds, "", {"accuracy_mean": accuracy[strategy]})
+        Row(cell.key, cell.labels, cell.seed, rounds, {"accuracy_mean": accuracy[strategy]})
         for cell in cells
         if (strategy := cell.labels["strategy"]) in accuracy
     ]
@@ -904,13 +906,46 @@ def test_the_papers_size_is_judged_and_the_reduced_one_told_beside():
         ),
     )
     only_small = Book({"fdms-fig1": Exported(tuple(small))}).paper_size_first(sizes)
-    assert len(only_small.picked(claim)) == len(small) and not only_small.reduced
+    assert len(only_small.picked(claim)) == len(small)
+    assert not only_small.reduced
     assert only_small.verdict_at_reduced_size(claim) is None
 
     both = Book({"fdms-fig1": Exported((*small, *whole))}).paper_size_first(sizes)
     assert {row.rounds for row in both.picked(claim)} == {100}
     assert both.verdict(claim).verdict == NOT_REPRODUCED
     beside = both.verdict_at_reduced_size(claim)
-    assert beside is not None and beside.verdict == REPRODUCED and beside.n_seeds == 8
+    assert beside is not None
+    assert beside.verdict == REPRODUCED
+    assert beside.n_seeds == 8
     assert sizes.scales("fdms-fig1", both.picked(claim)) == ["paper"]
     assert sizes.reduced("fdms-fig1", both.picked(claim)) == ""
+
+
+def test_reduced_cells_judge_where_only_one_side_has_the_papers_size():
+    """With 20 clients friends gain .1, with 40 .2; only the former were run over all rounds too."""
+    sizes = Sizes()
+    of_20 = {
+        scale: [
+            cell
+            for cell in sizes.cells("fdms-fig1", scale)
+            if cell.labels["block"] == "mnist_as_published"
+            and label_text(cell.labels["alpha"]) == "0.5"
+        ]
+        for scale in ("results", "paper")
+    }
+    of_40 = [cell for cell in sizes.cells("fdms-k40", "results") if cell.labels["block"] == "mnist"]
+    accuracy = {"fdms": 0.8, "dropout": 0.7, "stale_model": 0.7}
+    rows_20 = (
+        *_as_exported(of_20["results"], 40, accuracy),
+        *_as_exported(of_20["paper"], 100, accuracy),
+    )
+    rows_40 = _as_exported(of_40, 40, accuracy | {"fdms": 0.9})
+    book = Book({"fdms-fig1": Exported(rows_20), "fdms-k40": Exported(tuple(rows_40))})
+    book = book.paper_size_first(sizes)
+    claim = next(one for one in read_claims(CLAIMS) if one.id == "fdms-k40-larger")
+    assert book.verdict(claim, sizes).verdict == NOT_RUN  # no seed has both sides
+    own = book.for_claim(claim)
+    assert {row.rounds for row in own.picked(claim)} == {40}
+    assert own.verdict(claim, sizes).verdict == REPRODUCED
+    assert own.verdict(claim, sizes).n_seeds == 8
+    assert sizes.smaller(claim, own)
