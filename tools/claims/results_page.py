@@ -1,11 +1,13 @@
 """The page of results: verdicts on the papers' claims, with the numbers they rest on.
 
 ``python -m tools.claims.results_page docs`` makes ``docs/results.md`` and its pictures from
-``docs/claims.toml`` and the files below ``docs/results``, byte for byte the same on every run.
+``docs/claims.toml`` and the files below ``docs/results``, byte for byte the same on every run, and
+renews the table of verdicts in the ``README.md`` beside that folder.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -15,6 +17,7 @@ from tools.claims import verdicts
 from tools.claims.page_claims import claim_lines
 from tools.claims.page_tables import table
 from tools.claims.paper_claims import Claim, read_claims
+from tools.claims.paper_figures import caption
 from tools.claims.paper_numbers import PaperNumbers
 from tools.claims.results_book import PAPER, SCALE, Book, Sizes, has_values
 from tools.claims.results_pictures import overview, pictures
@@ -69,12 +72,14 @@ as ours have. A verdict against a paper is as welcome as one for it; it is one o
 size and in the reading that it names.
 
 Where the paper's own size has been run too, it alone is judged, and the reduced runs are told
-beside it. Cells are in `results/<study>/cells.csv`, curves in `curves.csv` beside it. After the
-command that each verdict names: `understudy export STUDY --to docs/results`, then `make results`.
+beside it. Cells are in `results/<study>/cells.csv`, curves in `curves.csv` beside it, and what the
+papers' figures need of clients in `clients.csv` and `scores.csv`. After the command that each
+verdict names: `understudy export STUDY --to docs/results`, then `make results`.
 """
 IN_SHORT = "in-short.txt"  # ten rows for those who read no further, beside the results
 OVERVIEW = "verdicts.svg"
 ASIDE = (verdicts.NOT_RUN, verdicts.WITHDRAWN)
+README_TABLE = re.compile(r"(<!-- verdicts: made by `make results` -->\n).*?(<!-- -->)", re.S)
 WHOLE, REDUCED = "its own size", "reduced"
 
 
@@ -90,12 +95,22 @@ def write_page(docs: str | Path) -> Path:
     for (study, name), content in drawn.items():
         (folder / "results" / study / name).write_bytes(content)
     sizes = Sizes()
-    counts = _counted(_judged(claims, book, sizes), book, sizes)
+    counts = counted(judged_claims(claims, book, sizes), book, sizes)
     (folder / "results" / OVERVIEW).write_bytes(overview(counts, verdicts.VERDICTS))
     page = folder / "results.md"
     words = text(claims, book, list(drawn), papers, in_short(folder))
     page.write_text(words, encoding="utf-8", newline="\n")
+    readme = folder.absolute().parent / "README.md"
+    if readme.is_file():
+        words = with_verdicts(readme.read_text(encoding="utf-8"), counts)
+        readme.write_text(words, encoding="utf-8", newline="\n")
     return page
+
+
+def with_verdicts(readme: str, counts: dict[str, list[int]]) -> str:
+    """The README with a table of these verdicts, of each paper at its own size and reduced."""
+    table = "\n".join(_table(counts))
+    return README_TABLE.sub(lambda found: f"{found[1]}\n{table}\n\n{found[2]}", readme)
 
 
 def read_all(folder: Path) -> tuple[tuple[Claim, ...], Book, PaperNumbers]:
@@ -120,17 +135,17 @@ def text(
 ) -> str:
     """The page."""
     sizes = Sizes()
-    judged = _judged(claims, book, sizes)
+    judged = judged_claims(claims, book, sizes)
     page = [TITLE, "## In short", "", f"![verdicts by paper](results/{OVERVIEW})", ""]
     page += [lines, ""] if lines else []
     n_readings = sum(claim.reading for claim in claims)
-    page += [*_summary(_counted(judged, book, sizes), n_readings), RULE]
+    page += [*_summary(counted(judged, book, sizes), n_readings), RULE]
     for paper, of_paper in groupby(judged, key=lambda verdict: _paper(verdict.claim)):
         page += _of_paper(paper, list(of_paper), book, sizes, drawn, papers or PaperNumbers())
     return "\n".join(page).rstrip() + "\n"
 
 
-def _judged(claims: Sequence[Claim], book: Book, sizes: Sizes) -> list[Verdict]:
+def judged_claims(claims: Sequence[Claim], book: Book, sizes: Sizes) -> list[Verdict]:
     return [book.for_claim(claim).verdict(claim, sizes) for claim in claims]
 
 
@@ -139,7 +154,7 @@ def _paper(claim: Claim) -> str:
     return claim.place.partition(",")[0].partition(" (")[0]
 
 
-def _counted(judged: Sequence[Verdict], book: Book, sizes: Sizes) -> dict[str, list[int]]:
+def counted(judged: Sequence[Verdict], book: Book, sizes: Sizes) -> dict[str, list[int]]:
     """The papers' claims by verdict, of each paper at its own size and at a reduced one.
 
     What was not run or is withdrawn has no size, and is counted with the reduced.
@@ -157,11 +172,15 @@ def _counted(judged: Sequence[Verdict], book: Book, sizes: Sizes) -> dict[str, l
     return counts
 
 
-def _summary(counts: dict[str, list[int]], n_readings: int) -> Iterator[str]:
+def _table(counts: dict[str, list[int]]) -> Iterator[str]:
     yield f"| paper | claims | {' | '.join(verdicts.VERDICTS)} |"
     yield "| --- |" + " ---: |" * (1 + len(verdicts.VERDICTS))
     for paper, row in counts.items():
         yield f"| {paper} | {sum(row)} | {' | '.join(map(str, row))} |"
+
+
+def _summary(counts: dict[str, list[int]], n_readings: int) -> Iterator[str]:
+    yield from _table(counts)
     yield ""
     yield f"{n_readings} more are readings of ours beside the papers' claims, and are not counted."
     yield ""
@@ -232,6 +251,9 @@ def _of_study(
         if owner == study:
             yield f"![{name.removesuffix('.svg').replace('-', ' ')}](results/{study}/{name})"
             yield ""
+            if words := caption(study, name):
+                yield words
+                yield ""
     if papers.has_curves(study):
         yield "Thin dashed lines are the paper's own curves, where its figures have them."
         yield ""

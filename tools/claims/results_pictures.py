@@ -1,4 +1,4 @@
-"""The pictures of the page of results, from exported curves alone."""
+"""The pictures of the page of results, from exported files alone."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from tools.claims.paper_figures import FIGURES
 from tools.claims.paper_numbers import Curve, PaperNumbers
 from tools.claims.results_book import Book, row_groups
 from tools.claims.verdicts import (
@@ -37,6 +38,7 @@ COLOURS = {
 DARK = (REPRODUCED, NOT_REPRODUCED)  # colours on which black cannot be read
 # On a dark page white and black change places (plots.saving.DARK), bars of other colours do not:
 # neither may the ink on them.
+ALL = "all"  # the name of a group that is the only one
 Key = tuple[str, str]  # study, file name
 
 
@@ -45,8 +47,15 @@ def pictures(book: Book, papers: PaperNumbers | None = None) -> dict[Key, bytes]
     papers = papers or PaperNumbers()
     drawn: dict[Key, bytes] = {}
     for study in sorted(book.studies):
-        exported = book.studies[study]
+        exported, own = book.studies[study], FIGURES.get(study)
+        if own is not None and own.whole:
+            picture = own.draw(exported.rows, exported, "")
+            drawn |= {} if picture is None else {(study, f"{own.suffix}.svg"): svg(picture)}
+            continue
         for words, rows in groups(exported.rows).items():
+            picture = None if own is None else own.draw(rows, exported, title_of(words))
+            if own is not None and picture is not None:
+                drawn[study, f"{words}-{own.suffix}.svg"] = svg(picture)
             behind = {
                 str(row.labels["strategy"]): curve
                 for row in rows
@@ -63,8 +72,13 @@ def groups(rows: Sequence[Row]) -> dict[str, list[Row]]:
     for group in row_groups(rows):
         own = _block_first(group.labels)
         words = "-".join(_word(name, value) for name, value in own.items())
-        made[words or "all"] = list(group.rows)
+        made[words or ALL] = list(group.rows)
     return made
+
+
+def title_of(words: str) -> str:
+    """What is written above the pictures of a group."""
+    return "" if words == ALL else words.replace("-", ", ")
 
 
 def _block_first(own: Mapping[str, object]) -> dict[str, object]:
@@ -107,16 +121,20 @@ def _of_group(
     frame = _frame(rows, exported)
     made = {}
     metric = "test_loss" if _judged_by_loss(rows) else "test_accuracy"
-    if frame.get(metric) is not None and frame[metric].notna().any():
-        title = words.replace("-", ", ")
+    if metric in frame and is_curve(frame, metric):
         looks = styles(dict.fromkeys(frame["strategy"]))
-        figure = convergence(frame, metric, styles=looks, title=title)
+        figure = convergence(frame, metric, styles=looks, title=title_of(words) or None)
         if metric == "test_accuracy":
             _draw_behind(figure, behind, looks, int(frame["t"].max()) + 1)
         made[f"{words}.svg"] = svg(figure)
-    if "sigma_p" in frame and frame["sigma_p"].notna().any():
+    if "sigma_p" in frame and is_curve(frame, "sigma_p"):
         made[f"{words}-sigma.svg"] = svg(_sigmas(frame))
     return made
+
+
+def is_curve(frame: pd.DataFrame, metric: str) -> bool:
+    """Whether a measure was taken in more than one round: a dot for each strategy is no picture."""
+    return frame.dropna(subset=[metric])["t"].nunique() > 1
 
 
 def _draw_behind(

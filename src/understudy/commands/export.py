@@ -67,8 +67,9 @@ def export(
     if level is None:
         target = place.folder if to is None else to
         written = exports.export(place.folder, place.study, target, tell=errors.say)
-        text.echo(written / exports.CELLS)
-        text.echo(written / exports.CURVES)
+        for name in (exports.CELLS, exports.CURVES, exports.CLIENTS, exports.SCORES):
+            if (written / name).is_file():
+                text.echo(written / name)
         return
     target = place.output if to is None else to
     chosen = ExportFormat.csv if form is None else form

@@ -6,8 +6,6 @@ kind of processor, where last bits differ, nearly always too.
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -17,10 +15,25 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from understudy.core.csv_files import even_rows, faults_of
+from understudy.core.csv_files import faults_of
 from understudy.core.files import replaced, write_file
 from understudy.measures import EVALUATED
-from understudy.studies.statistics.csv_cells import guarded, guarded_frame, unguarded
+from understudy.studies.statistics.client_files import (
+    Clients,
+    Scores,
+    clients_of,
+    clients_text,
+    read_clients,
+    read_scores,
+    scores_of,
+    scores_text,
+)
+from understudy.studies.statistics.csv_cells import (
+    csv_lines,
+    csv_text,
+    guarded_frame,
+    number_word,
+)
 from understudy.studies.statistics.frames import LEVELS, Level, results
 from understudy.studies.store.store import Store
 
@@ -28,6 +41,7 @@ if TYPE_CHECKING:
     import pandas
 
 CELLS, CURVES = "cells.csv", "curves.csv"
+CLIENTS, SCORES = "clients.csv", "scores.csv"  # where a cell has something to tell of clients
 ENGINE = "engine"  # a column of words
 MOST_POINTS = 100  # of a curve
 # what is drawn over rounds; the rest of a round stays in the store
@@ -67,10 +81,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Exported:
-    """The two tables of a study."""
+    """The tables of a study; all but the first by key."""
 
     rows: tuple[Row, ...] = ()
-    curves: Mapping[str, Sequence[Mapping[str, float]]] = field(default_factory=dict)  # by key
+    curves: Mapping[str, Sequence[Mapping[str, float]]] = field(default_factory=dict)
+    clients: Mapping[str, Clients] = field(default_factory=dict)  # of cells that have something
+    scores: Mapping[str, Scores] = field(default_factory=dict)  # of one seed of a setting
 
 
 def export(
@@ -89,6 +105,9 @@ def export(
     * their labels are none of the study's any more, as far as `places` tells.
 
     So a study can be run and exported block by block, on several machines, and with more seeds.
+    Beside them, in the same way, where cells have it: ``clients.csv`` (how often each client was
+    picked, the accuracy of the last model for it) and ``scores.csv`` (who is like whom to
+    FL-FDMS, of the first seed of each setting).
 
     Parameters
     ----------
@@ -118,9 +137,18 @@ def export(
     whole = merged(kept, fresh, known)
     _tell_of_dropped(kept, whole, folder / CELLS, tell)
     folder.mkdir(parents=True, exist_ok=True)
+    _write_or_drop(folder / CLIENTS, clients_text(whole.clients))
+    _write_or_drop(folder / SCORES, scores_text(whole.scores))
     write_file(folder / CURVES, curves_text(whole).encode())
     write_file(folder / CELLS, cells_text(whole).encode())  # last: where it is, its curves are
     return folder
+
+
+def _write_or_drop(path: Path, text: str) -> None:
+    if text:
+        write_file(path, text.encode())
+    else:
+        path.unlink(missing_ok=True)
 
 
 def merged(kept: Exported, fresh: Exported, places: Collection[Place] | None = None) -> Exported:
@@ -138,7 +166,23 @@ def merged(kept: Exported, fresh: Exported, places: Collection[Place] | None = N
     labels = _label_names(rows)
     rows.sort(key=lambda row: _order(row, labels))
     curves = {**kept.curves, **fresh.curves}
-    return Exported(tuple(rows), {row.key: curves.get(row.key, ()) for row in rows})
+    clients = {**kept.clients, **fresh.clients}
+    return Exported(
+        tuple(rows),
+        {row.key: curves.get(row.key, ()) for row in rows},
+        {row.key: clients[row.key] for row in rows if row.key in clients},
+        _of_first_seeds(rows, {**kept.scores, **fresh.scores}),
+    )
+
+
+def _of_first_seeds(rows: Sequence[Row], scores: Mapping[str, Scores]) -> dict[str, Scores]:
+    """The scores of one cell for each setting and length: that of the lowest seed."""
+    chosen: dict[tuple[Place, int], Row] = {}
+    for row in sorted(rows, key=lambda row: row.seed):
+        if row.key in scores:
+            chosen.setdefault((row.place[0], row.rounds), row)
+    keys = {row.key for row in chosen.values()}
+    return {row.key: scores[row.key] for row in rows if row.key in keys}
 
 
 def _each_place_once(rows: Iterable[Row]) -> dict[tuple[Place, int], Row]:
@@ -231,7 +275,11 @@ def _finished(runs: Path, study: str) -> Exported:
     rows = [_row(record, labels) for record in done.to_dict("records")]
     with Store.open(runs) as store:
         curves = {row.key: curve(store.rounds(row.key)) for row in rows}
-    return Exported(tuple(rows), curves)
+        clients = {row.key: clients_of(store, row.key) for row in rows}
+        scores = {row.key: scores_of(store, row.key) for row in rows}
+    told = {key: one for key, one in clients.items() if one}
+    known = {key: one for key, one in scores.items() if one}
+    return Exported(tuple(rows), curves, told, known)
 
 
 def _row(record: Mapping[Any, Any], labels: Sequence[str]) -> Row:
@@ -289,11 +337,11 @@ def cells_text(exported: Exported) -> str:
     lines = [
         [row.key, *(label_text(row.labels.get(name)) for name in labels), str(row.seed),
          str(row.rounds), *([row.engine or ""] if known else []),
-         *(_written(row.measures.get(name)) for name in measures)]
+         *(number_word(row.measures.get(name)) for name in measures)]
         for row in exported.rows
     ]  # fmt: skip
     engine = [ENGINE] if known else []
-    return _csv([["key", *labels, "seed", "rounds", *engine, *measures], *lines])
+    return csv_text([["key", *labels, "seed", "rounds", *engine, *measures], *lines])
 
 
 def curves_text(exported: Exported) -> str:
@@ -301,16 +349,16 @@ def curves_text(exported: Exported) -> str:
     points = [(row.key, point) for row in exported.rows for point in exported.curves[row.key]]
     names = [name for name in CURVE_COLUMNS if any(name in point for _, point in points)]
     lines = [
-        [key, str(int(point["round"])), *(_written(point.get(name)) for name in names)]
+        [key, str(int(point["round"])), *(number_word(point.get(name)) for name in names)]
         for key, point in points
     ]
-    return _csv([["key", "round", *names], *lines])
+    return csv_text([["key", "round", *names], *lines])
 
 
 def read(folder: str | Path) -> Exported:
     """What was exported to the folder of a study."""
     path = Path(folder) / CELLS
-    lines = _lines(path)
+    lines = csv_lines(path)
     if not lines or lines[0][:1] != ["key"] or not {"seed", "rounds"} <= set(lines[0]):
         raise ValueError(f"{path}: expected the columns key, …, seed, rounds, …")
     head, seed_at = lines[0], lines[0].index("seed")
@@ -318,13 +366,19 @@ def read(folder: str | Path) -> Exported:
         cells = (dict(zip(head, line, strict=True)) for line in lines[1:])
         rows = tuple(_read_row(cell, head, seed_at) for cell in cells)
     curves: dict[str, list[dict[str, float]]] = {row.key: [] for row in rows}
-    curve_lines = _lines(path.with_name(CURVES))
+    curve_lines = csv_lines(path.with_name(CURVES))
     with faults_of(path.with_name(CURVES)):
         for line in curve_lines[1:]:
             point = dict(zip(curve_lines[0][1:], line[1:], strict=True))
             numbers = {name: float(number) for name, number in point.items() if number}
             curves.setdefault(line[0], []).append(numbers)
-    return Exported(rows, curves)
+    clients, scores = path.with_name(CLIENTS), path.with_name(SCORES)
+    return Exported(
+        rows,
+        curves,
+        read_clients(clients) if clients.is_file() else {},
+        read_scores(scores) if scores.is_file() else {},
+    )
 
 
 def _read_row(line: Mapping[str, str], head: Sequence[str], seed_at: int) -> Row:
@@ -363,25 +417,6 @@ def label_text(value: Any) -> str:
         is_whole = number.is_integer() and abs(number) < 1e15
         return str(int(number)) if is_whole else repr(number)
     return str(value)
-
-
-def _written(value: float | None) -> str:
-    if value is None:
-        return ""
-    return (
-        f"{value:.6g}" if not float(value).is_integer() or abs(value) >= 1e15 else str(int(value))
-    )
-
-
-def _csv(lines: Iterable[Sequence[str]]) -> str:
-    text = io.StringIO()
-    guarded_lines = ([guarded(word) for word in line] for line in lines)
-    csv.writer(text, lineterminator="\n").writerows(guarded_lines)
-    return text.getvalue()
-
-
-def _lines(path: Path) -> list[list[str]]:
-    return [[unguarded(word) for word in row] for _, row in even_rows(path)]
 
 
 # -- for other tools -------------------------------------------------------------------------------
