@@ -33,6 +33,7 @@ KEYS = {
     "fedgs-table2": "28643716af7419c3",
     "fedgs-table3": "c9e04c10bab4ab0a",
     "fedgs-fig4": "b948c6b9e4576211",
+    "fedgs-graphs": "ea3d33cb7299d55d",
     "fedar-fig1": "fe641ae8a7962acd",
     "fedar-fig2": "c213132364b5e482",
     "fedar-table2": "ba5aabd2e6eacea5",
