@@ -40,7 +40,7 @@ def test_gamma_is_equation_21_and_below_the_true_factor():
 
 @pytest.mark.parametrize(("sizes", "m"), [([], 1), ([1, 0], 1), ([1, 2], 3), ([1, 2], 0)])
 def test_gamma_refuses(sizes, m):
-    with pytest.raises(ValueError, match="n_examples|m"):
+    with pytest.raises(ValueError, match=r"n_examples|m"):
         gamma(sizes, m)
 
 

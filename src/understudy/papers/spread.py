@@ -23,7 +23,7 @@ _COLUMNS = 1 << 16  # of all updates that are in float64 at once
 
 
 def spread(run: Run, task: Task) -> Findings:
-    """Rank correlation of how far apart some clients are and how far their mean is from everybody's.
+    """Rank correlation: how far apart clients are, and how far their mean is from everybody's.
 
     Everybody is trained once from the first model, and once from the last. 20 times it is drawn
     who is there, and each time 100 sets of M of these, with M as the sampler has it. The distance

@@ -51,7 +51,7 @@ def _fitted(sampler: Any, module: nn.Module, federation: Federation, seed: int) 
     if inner is None or not is_dataclass(sampler) or isinstance(sampler, type):
         return sampler
     fitted = _fitted(inner, module, federation, seed)
-    return sampler if fitted is inner else replace(sampler, **{"inner": fitted})
+    return sampler if fitted is inner else replace(sampler, inner=fitted)
 
 
 def validation_inputs(federation: Federation, seed: int) -> torch.Tensor:

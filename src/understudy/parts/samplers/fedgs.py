@@ -87,7 +87,7 @@ class FedGS:
     graph: str = "auto"
     restarts: int = 20
     answers: NoiseAnswers | None = added("0.2", None)  # noqa: RUF009 (it makes a field)
-    everybody_first: bool = added("0.2", False)  # noqa: RUF009
+    everybody_first: bool = added("0.2", False)
 
     def __post_init__(self) -> None:
         check_m("m", self.m)
@@ -103,9 +103,6 @@ class FedGS:
                 "answers: expected NoiseAnswers.like(module, inputs) only with "
                 f"graph='functional', got {self.answers!r} with graph={self.graph!r}"
             )
-        if not isinstance(self.everybody_first, bool):
-            got = repr(self.everybody_first)
-            raise TypeError(f"everybody_first: expected true or false, got {got}")
         if self.everybody_first and self.graph not in LEARNT:
             raise ValueError(
                 "everybody_first: expected graph='updates' or graph='functional', which are made "
