@@ -111,6 +111,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "sigma": "papers.sigma:sigma",
         "graph_f1": "papers.graph_f1:graph_f1",
         "similarity": "analysis.similarity:similarity",
+        "spread": "papers.spread:spread",
     },
 }
 

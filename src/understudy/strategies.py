@@ -109,10 +109,11 @@ def fedgs(
     graph: str = "auto",
     restarts: int = 20,
     answers: NoiseAnswers | None = None,
+    everybody_first: bool = False,
     **fields: Any,
 ) -> Strategy:
     """FedGS: graph-based sampling, averaged by examples (eq. 18)."""
-    sampler = FedGS(m, alpha, scale, edges, graph, restarts, answers)
+    sampler = FedGS(m, alpha, scale, edges, graph, restarts, answers, everybody_first)
     return _made(fields, sampler=sampler, local=FEDGS_LOCAL, paper=EXAMPLES)
 
 

@@ -32,8 +32,8 @@ def task() -> Task:
 
 
 def test_all_names_stand_for_functions():
-    assert list(ANALYSES) == ["shapley", "sigma", "graph_f1", "similarity"]
-    assert len(ANALYSES) == 4
+    assert list(ANALYSES) == ["shapley", "sigma", "graph_f1", "similarity", "spread"]
+    assert len(ANALYSES) == 5
     for name in ANALYSES:
         assert ANALYSES[name].__name__ == name
     assert "sigma" in ANALYSES

@@ -42,6 +42,7 @@ from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.models import Model
 from understudy.simulation.data.shared_memory import IN_MEMORY
 from understudy.simulation.facts import run_facts
+from understudy.simulation.first_graph import meet_everybody, with_answers
 from understudy.simulation.late import InFlight, together
 from understudy.simulation.references import constant_scores
 from understudy.simulation.settings import ENGINE_BEFORE, Options, Simulation, shows_settings
@@ -127,6 +128,7 @@ class Run:
         federation = settings.fitted(federation)
         self._first = settings.module(federation)  # never trained
         federation = with_inputs_for(self._first, federation)
+        strategy = with_answers(strategy, self._first, federation, settings.seed)
         self.federation, self.strategy, self.settings = federation, strategy, settings
         self._layout = Layout.of(self._first)
         kept = None
@@ -155,6 +157,11 @@ class Run:
         self._playing = threading.Lock()
         self._has_failed = False  # the journal was told so
         self._loop = self._opened(None if folder is None else Path(folder), journal)
+        try:
+            meet_everybody(strategy, self.state, lambda ids: self.train(self.start(), ids, 0))
+        except BaseException:
+            self.close()
+            raise
 
     def _opened(self, folder: Path | None, journal: Journal | None) -> RoundLoop:
         """The loop before the first round, or after that of the last commit in the folder."""

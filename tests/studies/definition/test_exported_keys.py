@@ -33,6 +33,7 @@ KEYS = {
     "fedgs-table2": "3369d8a5c4eb4fee",
     "fedgs-table3": "c9e04c10bab4ab0a",
     "fedgs-fig4": "30b3f21364ac02d4",
+    "fedgs-graphs": "ea3d33cb7299d55d",
     "fedar-fig1": "fe641ae8a7962acd",
     "fedar-fig2": "c213132364b5e482",
     "fedar-table2": "ba5aabd2e6eacea5",

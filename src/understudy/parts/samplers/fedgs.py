@@ -9,7 +9,7 @@ import torch
 
 from understudy.core import checks
 from understudy.core.describe import added
-from understudy.core.types import Floats, Ints, Population, RoundEnd, RoundStart, Setup
+from understudy.core.types import Arrivals, Floats, Ints, Population, RoundEnd, RoundStart, Setup
 from understudy.graph.dependency_graph import (
     MAX_CLIENTS,
     cosine_similarity,
@@ -22,6 +22,7 @@ from understudy.memory.rows import RowStore
 from understudy.parts.samplers.uniform import check_m, count_of
 
 SOURCES = ("auto", "similarity", "features", "labels", "updates", "functional")
+LEARNT = ("updates", "functional")  # made of what clients train
 
 
 @dataclass
@@ -54,12 +55,18 @@ class FedGS:
     graph : {"auto", "similarity", "features", "labels", "updates", "functional"}
         What the graph is made of: the population's similarity matrix, the cosine of its features
         or of its label histograms, or of the clients' first updates (eq. 11), which come in as
-        they are first seen, or of what their first models answer to noise (eq. 12), which needs
-        `answers`. "auto" takes the first of these that the population has, never the last.
+        they are first seen, or of what their first models answer to noise (eq. 12). "auto" takes
+        the first of these that the population has, never the last.
     restarts : int
         Starts of the search, where there are too many subsets to try all (5,000).
     answers : NoiseAnswers, optional
         With ``graph="functional"``: what a model is shown, `NoiseAnswers.like(module, inputs)`.
+        `simulate`, and so a study, makes one from the clients' validation examples where there is
+        none; a live federation needs one.
+    everybody_first : bool
+        With ``graph="updates"`` or ``"functional"``: every client is trained once from the first
+        model before round 0, and the graph is made of that, as the paper assumes for its
+        constructed graphs. `simulate` does it; those who join later come in as they are first seen.
 
     Notes
     -----
@@ -80,6 +87,7 @@ class FedGS:
     graph: str = "auto"
     restarts: int = 20
     answers: NoiseAnswers | None = added("0.2", None)  # noqa: RUF009 (it makes a field)
+    everybody_first: bool = added("0.2", False)
 
     def __post_init__(self) -> None:
         check_m("m", self.m)
@@ -90,10 +98,15 @@ class FedGS:
         checks.integer("restarts", self.restarts, low=1)
         if self.answers is not None and not isinstance(self.answers, NoiseAnswers):
             raise TypeError(f"answers: expected NoiseAnswers or None, got {self.answers!r}")
-        if (self.answers is not None) != (self.graph == "functional"):
+        if self.answers is not None and self.graph != "functional":
             raise ValueError(
-                "answers: expected NoiseAnswers.like(module, inputs) exactly with "
+                "answers: expected NoiseAnswers.like(module, inputs) only with "
                 f"graph='functional', got {self.answers!r} with graph={self.graph!r}"
+            )
+        if self.everybody_first and self.graph not in LEARNT:
+            raise ValueError(
+                "everybody_first: expected graph='updates' or graph='functional', which are made "
+                f"of what clients train, got graph={self.graph!r}"
             )
 
     def count(self, n_active: int) -> int:
@@ -110,8 +123,10 @@ class FedGS:
         counts = np.full(n, setup.t * self.count(n) / n)
         if self.alpha > 0 and source == "updates":
             return FedGSState(counts, setup.rows(width=setup.n_parameters))
-        if self.alpha > 0 and self.answers is not None:
-            return FedGSState(counts, setup.rows(width=self.answers.width, dtype=torch.float64))
+        if self.alpha > 0 and source == "functional":
+            # without answers no round begins; before it the room that is needed is asked for
+            width = 1 if self.answers is None else self.answers.width
+            return FedGSState(counts, setup.rows(width=width, dtype=torch.float64))
         return FedGSState(counts, None)
 
     def _source(self, population: Population) -> str:
@@ -130,6 +145,7 @@ class FedGS:
         m = min(self.count(n_active), len(reachable))
         if m == 0:
             return reachable, np.ones(0)
+        self._check_started(state, start.t)
         z = 2 * (state.counts - state.counts[start.active].mean() - m / n_active) + 1
         if self.scale == "pairs":
             coefficient = self.alpha * (n_active - 1) / (m * (m - 1)) if m > 1 else 0.0
@@ -178,13 +194,55 @@ class FedGS:
         state.counts[end.cohort.wanted] += 1
         if state.first is None:
             return
-        if self.answers is not None:  # the model that a late update started from is gone
-            for client, delta in end.arrivals:
-                if not state.first.known[client]:
-                    answer = self.answers((end.params + delta)[: end.n_parameters])
-                    state.first.put(client, torch.from_numpy(answer))
+        if self.graph != "functional":  # the model that a late update started from is gone
+            self._take(state, end.late, end.params, end.n_parameters)
+        self._take(state, end.arrivals, end.params, end.n_parameters)
+
+    def meet(
+        self, state: FedGSState, arrivals: Arrivals, params: torch.Tensor, n_parameters: int
+    ) -> None:
+        """Take in what clients trained before round 0; it counts as no pick.
+
+        Parameters
+        ----------
+        state : FedGSState
+            Before round 0.
+        arrivals : Arrivals
+            What the clients made of `params`.
+        params : (d,) tensor
+            The first model.
+        n_parameters : int
+            How many of its entries are parameters.
+        """
+        if state.first is not None:
+            self._take(state, arrivals, params, n_parameters)
+
+    def _take(
+        self, state: FedGSState, arrivals: Arrivals, params: torch.Tensor, n_parameters: int
+    ) -> None:
+        """Keep the first update, or answer, of those of whom there is none."""
+        assert state.first is not None
+        for client, delta in arrivals:
+            if state.first.known[client]:
+                continue
+            if self.graph != "functional":
+                state.first.put(client, delta[:n_parameters])
+            elif self.answers is not None:
+                answer = self.answers((params + delta)[:n_parameters])
+                state.first.put(client, torch.from_numpy(answer))
+
+    def _check_started(self, state: FedGSState, t: int) -> None:
+        """Refuse a round that lacks what the graph is to be made of."""
+        if state.first is None:
             return
-        for arrivals in (end.late, end.arrivals):
-            for client, delta in arrivals:
-                if not state.first.known[client]:
-                    state.first.put(client, delta[: end.n_parameters])
+        if self.graph == "functional" and self.answers is None:
+            raise ValueError(
+                "graph='functional': needs answers=NoiseAnswers.like(module, inputs), with inputs "
+                "of a small validation set of the server's; only a simulation makes one itself"
+            )
+        if self.everybody_first and t == 0 and not state.first.known.any():
+            raise ValueError(
+                "everybody_first: nobody was trained before round 0; simulate does it, elsewhere "
+                "give FedGS.meet everybody's first update, or leave it out: clients then come in "
+                "as they are first seen"
+            )

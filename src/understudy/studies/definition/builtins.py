@@ -34,6 +34,7 @@ _FOLDERS = {  # package, folder in it → studies, in the order in which they ar
         "fedgs-table2",
         "fedgs-table3",
         "fedgs-fig4",
+        "fedgs-graphs",
         "fedar-fig1",
         "fedar-fig2",
         "fedar-table2",

@@ -138,6 +138,10 @@ def _counted(task: Task, size: Size, with_kernels: bool) -> tuple[float, int]:
         seconds += -(-task.rounds // task.per_client_every) * size.n_test * pass_seconds
     if "graph_f1" in task.analysis:
         seconds += everybody
+    if "spread" in task.analysis:
+        seconds += 2 * everybody
+    if getattr(task.strategy.sampler, "everybody_first", False):
+        seconds += everybody
     if "shapley" in task.analysis:
         few = size.n_clients <= MOST_EXACT
         seconds += (2**size.n_clients if few else EVALUATIONS) * size.n_test * pass_seconds
