@@ -103,6 +103,7 @@ class FedGS:
                 "answers: expected NoiseAnswers.like(module, inputs) only with "
                 f"graph='functional', got {self.answers!r} with graph={self.graph!r}"
             )
+        checks.choice("everybody_first", self.everybody_first, (False, True))
         if self.everybody_first and self.graph not in LEARNT:
             raise ValueError(
                 "everybody_first: expected graph='updates' or graph='functional', which are made "
