@@ -64,6 +64,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "constant": "parts.schedules:constant",
         "inverse_time": "parts.schedules:inverse_time",
         "exponential": "parts.schedules:Exponential",
+        "inverse_root_horizon": "parts.schedules:InverseRootHorizon",
     },
     "availability": {
         "always": "parts.availability.always:Always",
@@ -71,6 +72,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "label_bernoulli": "parts.availability.bernoulli:LabelBernoulli",
         "fixed_dropout": "parts.availability.dropout:FixedDropout",
         "fdms_dropout": "parts.availability.dropout:fdms_dropout",
+        "vanishing_dropout": "parts.availability.vanishing:VanishingDropout",
         "more_data_first": "parts.availability.skewed:MoreDataFirst",
         "less_data_first": "parts.availability.skewed:LessDataFirst",
         "y_max_first": "parts.availability.skewed:YMaxFirst",
@@ -112,6 +114,8 @@ _PARTS: dict[str, dict[str, str]] = {
         "graph_f1": "papers.graph_f1:graph_f1",
         "similarity": "analysis.similarity:similarity",
         "spread": "papers.spread:spread",
+        "race_errors": "papers.race_errors:race_errors",
+        "inactive_rounds": "papers.inactive_rounds:inactive_rounds",
     },
 }
 

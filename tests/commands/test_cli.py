@@ -225,6 +225,11 @@ schedules: factor on a learning rate, by round
   exponential
     decay ** t; FedGS multiplies its step by 0.998 in each round.
     decay=0.998
+
+  inverse_root_horizon
+    1 / sqrt(rounds) in every round: the step that rates of O(1/√T) are stated
+    for.
+    rounds=100
 """
 
 

@@ -42,6 +42,7 @@ from understudy import (
     Gone,
     HoeffdingRace,
     Ignore,
+    InverseRootHorizon,
     Linear,
     LinearCutoff,
     Local,
@@ -61,6 +62,7 @@ from understudy import (
     Strategy,
     TrimmedMean,
     Uniform,
+    VanishingDropout,
     Yogi,
     constant,
     inverse_time,
@@ -141,6 +143,7 @@ EXTRA_AVAILABILITY = [
     FixedDropout(alpha=0.3, keep_one_per_group=True),
     FixedDropout(alpha=0.7, first_round_full=True),
     FixedDropout(alpha=0.0),
+    VanishingDropout(alpha=0.7, power=1.0),
     Gone([2, 5], since=3, inner=Bernoulli(0.6)),
 ]
 
@@ -332,6 +335,9 @@ BAD = [
     *_bad(Bernoulli, "p_min", -0.1, 1.1, NAN),
     *_bad(Bernoulli, "p", -0.1, 1.1, NAN, "0.5", True),
     *_bad(Bernoulli, "seed", -1, 0.5, p=0.5),
+    *_bad(InverseRootHorizon, "rounds", 0, 2.5),
+    *_bad(VanishingDropout, "alpha", -0.1, 1.1, NAN),
+    *_bad(VanishingDropout, "power", -0.5, NAN, "1"),
     *_bad(FixedDropout, "alpha", -0.1, 1.1, "half"),
     *_bad(FixedDropout, "keep_one_per_group", "yes"),
     *_bad(FixedDropout, "first_round_full", None),

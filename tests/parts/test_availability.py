@@ -13,8 +13,15 @@ from understudy import registry
 from understudy.core.describe import describe
 from understudy.core.rng import generator
 from understudy.core.types import Population
-from understudy.parts.availability import Always, Bernoulli, FixedDropout, fdms_dropout
+from understudy.parts.availability import (
+    Always,
+    Bernoulli,
+    FixedDropout,
+    VanishingDropout,
+    fdms_dropout,
+)
 from understudy.parts.availability.trace import read_trace
+from understudy.parts.schedules import InverseRootHorizon
 
 
 def draws(availability, population, rounds, seed=0):
@@ -131,6 +138,22 @@ def test_fixed_dropout_alone_is_plain_absence():
     assert not by_group.all(axis=1).all()
     np.testing.assert_allclose(availability.rates(availability.init(population), 0), 0.3)
     np.testing.assert_array_equal(attendance, draws(availability, Population(20), range(200)))
+
+
+def test_vanishing_dropout_by_hand():
+    """20 clients, α = ½: 10/√(t + 1) is 10, 7.07, 5.77, 5 and, at t = 399, ½, rounded to even: 0;
+    10/(t + 1) is 10, 5, 3.33."""
+    attendance = draws(VanishingDropout(0.5), Population(20), [0, 1, 2, 3, 399])
+    np.testing.assert_array_equal(20 - attendance.sum(axis=1), [10, 7, 6, 5, 0])
+    attendance = draws(VanishingDropout(0.5, power=1), Population(20), range(3))
+    np.testing.assert_array_equal(20 - attendance.sum(axis=1), [10, 5, 3])
+    availability = VanishingDropout(0.5)
+    np.testing.assert_allclose(availability.rates(availability.init(Population(20)), 1), 13 / 20)
+
+
+def test_inverse_root_horizon():
+    """1/√25 in every round."""
+    assert [InverseRootHorizon(25)(t) for t in (0, 1, 99)] == [0.2] * 3
 
 
 def test_fdms_dropout_is_a_fixed_dropout_with_both_options():

@@ -759,7 +759,8 @@ def test_elimination_is_permanent(history, seed, race, grows) -> None:
         if came.any():
             assert applied.notes["pairs_needed"] == needed.sum() / 2
             k = int(needed.any(axis=1).sum())
-            assert applied.notes["pairs_computed"] == k * (k - 1) / 2
+            computed = applied.notes["pairs_computed"]
+            assert needed.sum() / 2 <= computed <= k * (k - 1) / 2
         seen = count > 0
         assert (seen & ~removed)[seen.any(axis=1)].any(axis=1).all()
         before, count_before = removed, count

@@ -53,7 +53,7 @@ class FDMSTwin(Twin):
         self.candidates = [{i for i in range(n_clients) if i != k} for k in range(n_clients)]
         self.joined = [0] * n_clients
         self.pairs_needed = 0
-        self.pairs_computed = 0
+        self.pairs_at_most = 0
         self.removals: list[tuple[int, int, int]] = []  # (t, k, i): i left C_k
 
     def grow(self, n_clients: int, t: int) -> None:
@@ -124,7 +124,7 @@ class FDMSTwin(Twin):
     # eq. 15, then section 5.3
     def learn(self, facts: Facts) -> None:
         self.pairs_needed = 0
-        self.pairs_computed = 0
+        self.pairs_at_most = 0
         if not facts.came:
             return
         came = sorted(facts.came)
@@ -140,7 +140,7 @@ class FDMSTwin(Twin):
                 self.R[i][j] = (n * self.R[i][j] + r) / (n + 1)
                 self.R[j][i] = self.R[i][j]
                 self.count[i][j] = self.count[j][i] = n + 1
-        self.pairs_computed = len(occurring) * (len(occurring) - 1) // 2
+        self.pairs_at_most = len(occurring) * (len(occurring) - 1) // 2
         if self.race is not None:
             self.eliminate(facts.t)
 

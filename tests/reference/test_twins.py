@@ -134,7 +134,8 @@ def test_fdms_race(seed, sampler, threshold, scale) -> None:
     for _, _, applied in play.against(twin):
         assert_same_stand_ins(applied, twin.parts)
         assert applied.notes.get("pairs_needed", 0) == twin.pairs_needed
-        assert applied.notes.get("pairs_computed", 0) == twin.pairs_computed
+        computed = applied.notes.get("pairs_computed", 0)
+        assert twin.pairs_needed <= computed <= twin.pairs_at_most
         came = {source for _, (kind, source), _, _ in twin.parts if kind == "came"}
         saved += twin.pairs_needed < len(came) * (len(came) - 1) // 2
     if scale == 0.5:

@@ -37,10 +37,16 @@ _CHUNK = 1 << 22  # float64 values held at once while a Gram matrix is summed: 3
 _NARROWEST = 1024
 
 
-def cosines(vectors: Vectors, n_parameters: int) -> Matrix:
-    """(k, k) cosine of each pair over the first `n_parameters` entries; 0 where one is zero."""
+def cosines(
+    vectors: Vectors, n_parameters: int, groups: Sequence[NDArray[np.int64]] | None = None
+) -> Matrix:
+    """(k, k) cosine of each pair over the first `n_parameters` entries; 0 where one is zero.
+
+    With `groups` of positions only pairs within one of them are computed (see
+    `understudy.graph.pair_groups`); all other entries are 0.
+    """
     largest = _largest(vectors, n_parameters)
-    products = _gram(vectors, n_parameters, largest, narrowest=_NARROWEST)
+    products = _gram(vectors, n_parameters, largest, narrowest=_NARROWEST, groups=groups)
     norms = np.sqrt(np.diag(products))
     scale = np.outer(norms, norms)
     cosine = np.divide(products, scale, out=np.zeros_like(products), where=scale > 0)
@@ -194,13 +200,20 @@ def _known_cosines(rows: Rows, k: int, d: int, name: str) -> Matrix:
 
 
 def _gram(
-    rows: Rows, n_columns: int, scale: Matrix, *, narrowest: int, unknown: Bools | None = None
+    rows: Rows,
+    n_columns: int,
+    scale: Matrix,
+    *,
+    narrowest: int,
+    unknown: Bools | None = None,
+    groups: Sequence[NDArray[np.int64]] | None = None,
 ) -> Matrix:
     """(k, k) scalar products of rows over their first columns, each divided by its scale.
 
     `scale` (k,) is the largest entry of each row, so that no square leaves the range; where it is
     not above zero, the row is taken as it is. Those `unknown` count as zero. One BLAS call for each
-    piece, where a loop over pairs would read every row k times.
+    piece (and group, if only pairs within `groups` are wanted: the others stay 0), where a loop
+    over pairs would read every row k times.
     """
     total = np.zeros((len(rows), len(rows)))
     divisor = np.where(scale > 0, scale, 1.0)[:, None]
@@ -208,8 +221,20 @@ def _gram(
         piece /= divisor
         if unknown is not None:
             piece[unknown] = 0.0
-        total += piece @ piece.T
+        if groups is None or (len(groups) == 1 and len(groups[0]) == len(rows)):
+            total += piece @ piece.T
+        else:
+            total += _products_within(piece, groups)
     return total
+
+
+def _products_within(piece: Matrix, groups: Sequence[NDArray[np.int64]]) -> Matrix:
+    """(k, k) scalar products of the rows of each group; 0 for pairs of no group."""
+    products = np.zeros((len(piece), len(piece)))
+    for group in groups:
+        members = piece[group]
+        products[np.ix_(group, group)] = members @ members.T
+    return products
 
 
 def _largest(rows: Rows, n_columns: int) -> Matrix:

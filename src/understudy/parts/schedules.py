@@ -28,3 +28,23 @@ class Exponential:
 
     def __call__(self, t: int) -> float:
         return float(self.decay**t)
+
+
+@dataclass(frozen=True)
+class InverseRootHorizon:
+    """``1 / sqrt(rounds)`` in every round: the step that rates of O(1/√T) are stated for.
+
+    Parameters
+    ----------
+    rounds : int
+        T, the rounds of the whole run. The step is constant; it is smaller the longer one means to
+        train.
+    """
+
+    rounds: int = 100
+
+    def __post_init__(self) -> None:
+        checks.integer("rounds", self.rounds, low=1)
+
+    def __call__(self, t: int) -> float:
+        return float(self.rounds**-0.5)

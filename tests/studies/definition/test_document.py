@@ -389,7 +389,7 @@ def test_seeds(seeds: str, meant: tuple[int, ...]) -> None:
         (
             {"rest": "[local]\nschedule = 'cosine'"},
             ("study: local.schedule: no schedule named 'cosine'; known: constant, inverse_time, "
-            "exponential"),
+            "exponential, inverse_root_horizon"),
         ),
         (
             {"rest": "[availability]\nhalf = {name = 'fixed_dropout', alpha = 7}"},

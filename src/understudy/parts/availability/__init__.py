@@ -17,6 +17,7 @@ from understudy.parts.availability.skewed import (
     YMaxFirst,
 )
 from understudy.parts.availability.trace import Trace
+from understudy.parts.availability.vanishing import VanishingDropout
 
 __all__ = [
     "Always",
@@ -34,6 +35,7 @@ __all__ = [
     "MoreDataFirst",
     "SinLogNormal",
     "Trace",
+    "VanishingDropout",
     "YCycle",
     "YMaxFirst",
     "fdms_dropout",

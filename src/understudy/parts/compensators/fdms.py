@@ -10,6 +10,7 @@ import torch
 
 from understudy.core import checks
 from understudy.core.types import Block, Bools, Contributions, Floats, Ints, RoundEnd, Setup, Term
+from understudy.graph.pair_groups import n_pairs, pair_groups
 from understudy.graph.similarity import cosines, distances
 from understudy.memory.rows import RowStore
 from understudy.parts.compensators.race import HoeffdingRace, eliminate
@@ -47,7 +48,8 @@ class FDMS:
     who came. The note ``no_candidate`` is the share of the absent so treated. It is not the rate
     of friend absence of appendix B, which needs to know who is whose friend: `papers.sigma` has
     that one. With a race, ``pairs_needed`` counts the pairs someone still needs (the
-    paper's fig. 4) and ``pairs_computed`` those in the one Gram matrix that gives them.
+    paper's fig. 4) and ``pairs_computed`` those in the products that give them: `pair_groups`
+    finds groups of clients who all need each other, and one product gives the pairs of a group.
 
     The friend comes from the R of the rounds before. That is the paper's order: R_ki does not
     change in a round that k missed.
@@ -123,19 +125,28 @@ class FDMS:
             removed = state.removed.gather(came).numpy()[:, came] != 0
             needed &= ~(removed & removed.T)
         members = np.flatnonzero(needed.any(axis=1))
+        groups: list[Ints] = []
         if len(members):
             deltas = [end.arrivals.deltas[int(i)] for i in members]
-            self._take_in(state, came[members], needed[np.ix_(members, members)], deltas, end)
+            among = needed[np.ix_(members, members)]
+            groups = pair_groups(among)
+            self._take_in(state, came[members], among, deltas, groups, end)
         if self.race is not None:
             self._eliminate(state, end, self.race)
-        pairs = len(members) * (len(members) - 1) // 2
+        pairs = n_pairs(groups)
         return {"pairs_needed": float(needed.sum() // 2), "pairs_computed": float(pairs)}
 
     def _take_in(
-        self, state: FDMSState, ids: Ints, needed: Bools, deltas: list[torch.Tensor], end: RoundEnd
+        self,
+        state: FDMSState,
+        ids: Ints,
+        needed: Bools,
+        deltas: list[torch.Tensor],
+        groups: list[Ints],
+        end: RoundEnd,
     ) -> None:
         """Running mean of the needed pairs' similarity (eq. 15)."""
-        similarity = self._similarity(deltas, end.n_parameters)
+        similarity = self._similarity(deltas, end.n_parameters, groups)
         score, count = state.score.gather(ids), state.count.gather(ids)
         mean, rounds = score.numpy()[:, ids], count.numpy()[:, ids] + needed
         mean = np.where(needed, mean + (similarity - mean) / np.maximum(rounds, 1), mean)
@@ -143,10 +154,12 @@ class FDMS:
         state.score.scatter(ids, score)
         state.count.scatter(ids, count)
 
-    def _similarity(self, deltas: list[torch.Tensor], n_parameters: int) -> Floats:
+    def _similarity(
+        self, deltas: list[torch.Tensor], n_parameters: int, groups: list[Ints]
+    ) -> Floats:
         if self.similarity == "cosine":
-            return (cosines(deltas, n_parameters) + 1) / 2  # eq. 14
-        return -distances(deltas, n_parameters)
+            return (cosines(deltas, n_parameters, groups) + 1) / 2  # eq. 14
+        return -distances(deltas, n_parameters)  # without a race, so that all pairs are needed
 
     def _eliminate(self, state: FDMSState, end: RoundEnd, race: HoeffdingRace) -> None:
         assert state.removed is not None
