@@ -74,8 +74,9 @@ CELLS = {
     "fedar-fig5": (25, 25 * 3, 25 * 5),
     "fedar-rho": (6 + 1, 7 * 3, 7 * 5),
     # as read, server step, steps, 80 %, 320 units, LeNet, race 5 each; distance 2; Dropout full in
-    # round 0 1; four kinds of absence 4 each; CIFAR-10 5, with four seeds
-    "fdms-readings": (54 + 15, 54 * 5 + 10 * 4 + 5 * 8, 69 * 10),
+    # round 0 1; four kinds of absence 4 each; friends absent at two α 3 each; CIFAR-10 5, with
+    # four seeds
+    "fdms-readings": (60 + 15, 60 * 5 + 10 * 4 + 5 * 8, 75 * 10),
     # as read 16; scale 12; edges, graph, one start, reported losses, losses on training data, β,
     # the same clients, variances 8 each; epochs and ten per cent 12 each; days 4; drawn data 16;
     # the calibration of MDF 6, with ten seeds
