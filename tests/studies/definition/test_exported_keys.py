@@ -43,6 +43,9 @@ KEYS = {
     "fdms-readings": "497c4be0f91ce522",
     "fedgs-readings": "3b53c2f91a0e22ed",
     "fedar-readings": "0b1385c1306a0795",
+    "fdms-home": "2ec3a8c756fc8038",
+    "fedgs-home": "73daf71cb02ffc04",
+    "fedar-home": "cba7cf3b6ce87268",
 }
 
 
