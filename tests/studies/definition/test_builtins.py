@@ -83,7 +83,7 @@ CELLS = {
     "fedar-readings": (35, 35 * 3, 35 * 5),
     # eight methods at two α; eleven in four modes; nine at two p_min
     "fdms-home": (2 * 8, 2 * 8 * 5, 2 * 8 * 10),
-    "fedgs-home": (4 * 11, 4 * 11 * 8, 4 * 11 * 8),
+    "fedgs-home": (4 * 11, 4 * 11 * 5, 4 * 11 * 10),
     "fedar-home": (2 * 9, 2 * 9 * 5, 2 * 9 * 5),
 }
 
