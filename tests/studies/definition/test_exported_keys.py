@@ -43,9 +43,9 @@ KEYS = {
     "fdms-readings": "497c4be0f91ce522",
     "fedgs-readings": "3b53c2f91a0e22ed",
     "fedar-readings": "0b1385c1306a0795",
-    "fdms-home": "4ab1625262b237f2",
+    "fdms-home": "b9573504713f4240",
     "fedgs-home": "29b816081535f0a3",
-    "fedar-home": "cf9eb828b296b731",
+    "fedar-home": "f81dfffdcc8caa76",
 }
 
 
