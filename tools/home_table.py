@@ -197,13 +197,26 @@ class Result:
     def rivals(self, block: str) -> list[str]:
         return [name for at, name in self.rows[0] if at == block and name != self.home.method]
 
+    def best_rival(self, block: str) -> str:
+        """The rival whose pick scored best, among those that are not the paper's method again."""
+        rows = self.rows[0]
+        others = [name for name in self.rivals(block) if not _is_equal(rows[block, name])]
+        return self.scores.best(block, others)
+
 
 def _value(home: Home, row: dict[Any, Any], *, signed: bool = False) -> str:
     mean, half = ("difference", "difference_half") if signed else ("mean", "half")
     if not np.isfinite(row[mean]):
         return NOTHING
+    if signed and _is_equal(row):
+        return "equal"
     told = number(row[mean] * home.scale, home.decimals, signed=signed)
     return f"{told} ± {number(row[half] * home.scale, home.decimals)}"
+
+
+def _is_equal(row: dict[Any, Any]) -> bool:
+    """Whether a row has the numbers of the paper's method in every seed."""
+    return bool(row["difference"] == 0 and row["difference_half"] == 0)
 
 
 def _verdict(row: dict[Any, Any]) -> str:
@@ -239,7 +252,7 @@ def text(docs: Path) -> str:
 def _in_short(result: Result) -> Iterator[str]:
     home, scores = result.home, result.scores
     for block in result.blocks:
-        rival = scores.best(block, result.rivals(block))
+        rival = result.best_rival(block)
         for place, (head, rows) in enumerate(zip(home.heads, result.rows, strict=True)):
             setting = f"{home.paper}, {block}" if place == 0 else ""
             own, other = rows[block, home.method], rows[block, rival]
