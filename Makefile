@@ -18,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Read by benchmarks/run.py.
 export ONLY ROUNDS PEERS ENGINE
 
-.PHONY: help run live setup test test-slow test-loop test-full lint format docs architecture gallery front-page results bench clean FORCE
+.PHONY: help run live setup test test-slow test-loop test-full lint format docs architecture gallery front-page results home bench clean FORCE
 
 help:
 	@echo "make run        install the core, compare a few methods (options: make run ARGS='--rounds 5')"
@@ -34,6 +34,7 @@ help:
 	@echo "make gallery    pictures of docs/gallery.md, from examples/gallery"
 	@echo "make front-page the first comparison in README.md and docs/index.md, from a run"
 	@echo "make results    docs/results.md and its pictures, from docs/claims.toml and docs/results"
+	@echo "make home       docs/home.md, from docs/results/*-home"
 	@echo "make bench      the benchmarks (ONLY=W1,W3 or pick, ROUNDS=n, PEERS=none or names, ENGINE=loop)"
 	@echo "make setup      only install what the targets above need"
 	@echo "make clean      remove caches and build results (.venv stays)"
@@ -88,6 +89,9 @@ front-page: $(VENV)/.core-stamp
 
 results: $(VENV)/.core-stamp
 	@$(BIN)/python -m tools.claims.results_page docs
+
+home: $(VENV)/.core-stamp
+	@$(BIN)/python -m tools.home_table docs
 
 bench: $(VENV)/.test-stamp
 	$(BIN)/python benchmarks/run.py

@@ -33,6 +33,7 @@ from understudy.studies.statistics.groups import groups_of
 
 SCALE, PAPER = "results", "paper"
 FROM_CURVES = ("fluctuation_late", "loss_fluctuation_late")  # newer than some exports
+TRIALS = "tuning.csv"  # what the trials of a study that tunes scored (tools.home_table)
 CORES = 2  # hours are told for a machine of so many
 
 
@@ -45,8 +46,9 @@ class Book:
 
     @classmethod
     def read(cls, folder: str | Path) -> Book:
-        """All studies below a folder."""
-        paths = sorted(Path(folder).glob(f"*/{CELLS}"))
+        """All studies below a folder, but for those that tune: no claim is made of them."""
+        there = sorted(Path(folder).glob(f"*/{CELLS}"))
+        paths = [path for path in there if not path.with_name(TRIALS).is_file()]
         return cls({path.parent.name: _with_newer(read(path.parent)) for path in paths})
 
     def paper_size_first(self, sizes: Sizes) -> Book:

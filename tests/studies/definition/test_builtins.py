@@ -84,6 +84,10 @@ CELLS = {
     # as read 5; ψ 2; cut-off 3; no wait 1; full start 5; S = 50 waits 2; by label 5; steps 5;
     # constant 5; half 2
     "fedar-readings": (35, 35 * 3, 35 * 5),
+    # seven methods at two α; eleven in four modes; eight at two p_min
+    "fdms-home": (2 * 7, 2 * 7 * 5, 2 * 7 * 10),
+    "fedgs-home": (4 * 11, 4 * 11 * 5, 4 * 11 * 10),
+    "fedar-home": (2 * 8, 2 * 8 * 5, 2 * 8 * 5),
 }
 
 

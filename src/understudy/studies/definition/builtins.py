@@ -45,6 +45,9 @@ _FOLDERS = {  # package, folder in it → studies, in the order in which they ar
         "fdms-readings",
         "fedgs-readings",
         "fedar-readings",
+        "fdms-home",
+        "fedgs-home",
+        "fedar-home",
     ),
 }
 _FOLDER_OF = {name: folder for folder, names in _FOLDERS.items() for name in names}
