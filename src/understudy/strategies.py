@@ -1,4 +1,4 @@
-"""Whole methods by name: parts and local training as each paper sets them, one objective for all.
+"""Whole methods by name: each with its paper's parts, and the local training it is compared with.
 
 Every function takes its algorithm's own hyper-parameters and any field of `Strategy`, which then
 takes the place of the method's own. A given `local` keeps the method's rule (the proximal term of

@@ -10,7 +10,7 @@ from tools.claims.contrast_words import contrast_words
 from tools.claims.page_tables import number_words
 from tools.claims.paper_claims import END, Claim
 from tools.claims.paper_numbers import PaperNumbers
-from tools.claims.results_book import SCALE, Book, Sizes, has_values
+from tools.claims.results_book import SCALE, Book, Sizes, has_values, whole_size
 from tools.claims.verdicts import Judged, Verdict
 from understudy.measures import Measure, measure
 
@@ -135,7 +135,8 @@ def _conditions(claim: Claim, book: Book, sizes: Sizes) -> str:
         if study in book.studies
     ]
     size = "; ".join(dict.fromkeys(words for words in reduced if words))
-    sentences = [f"Reduced: {size}." if size else "At the paper's own size."]
+    whole = "; ".join(dict.fromkeys(whole_size(study) for study in claim.studies))
+    sentences = [f"Reduced: {size}." if size else f"{whole}."]
     if claim.fixed:
         sentences.append(f"Fixed beforehand: {claim.fixed}.")
     if claim.target is not None:

@@ -35,6 +35,12 @@ SCALE, PAPER = "results", "paper"
 FROM_CURVES = ("fluctuation_late", "loss_fluctuation_late")  # newer than some exports
 TRIALS = "tuning.csv"  # what the trials of a study that tunes scored (tools.home_table)
 CORES = 2  # hours are told for a machine of so many
+OWN_SIZE = "At the paper's own size"
+# what scale `paper` is where the paper does not say all of it; the longest beginning counts
+NOT_GIVEN = {
+    "fedar-": "All data and rounds of MIFA's defaults; the paper gives neither rounds nor seeds",
+    "fedar-fig1": "All data and the figure's nine rounds; the paper gives no seeds",
+}
 
 
 @dataclass(frozen=True)
@@ -195,6 +201,12 @@ def _with_newer(exported: Exported) -> Exported:
 def has_values(claim: Claim) -> bool:
     """Whether a claim has numbers of the paper that ours are to meet."""
     return any(contrast.of_paper for contrast in claim.contrasts)
+
+
+def whole_size(study: str) -> str:
+    """What is said of cells at scale `paper`: not the paper's own size where it gives none."""
+    known = [start for start in NOT_GIVEN if study.startswith(start)]
+    return NOT_GIVEN[max(known, key=len)] if known else OWN_SIZE
 
 
 def matches(pick: Pick, labels: Mapping[str, Any]) -> bool:

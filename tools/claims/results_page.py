@@ -34,11 +34,11 @@ What the papers claim, and what runs of the built-in studies say to it.
 RULE = """\
 ## How it is judged
 
-The claims are in [claims.toml](claims.toml), written down before the runs that judge them. After a
-first campaign, whose cells are not used, 21 of them went from final to mean accuracy, a threshold
-from α = 1 to 2 and a factor from 2 to 1.75, two were withdrawn and two got another metric; one
-that was changed after its present runs says so. Each is a set of *contrasts*, numbers that are
-positive where the claim is right, one for each seed:
+The claims are in [claims.toml](claims.toml), most of them written down before the runs that judge
+them. After a first campaign, whose cells are not used, 21 of them went from final to mean accuracy,
+a threshold from α = 1 to 2 and a factor from 2 to 1.75, two were withdrawn and two got another
+metric; one that was changed after its present runs says so. Each is a set of
+*contrasts*, numbers that are positive where the claim is right, one for each seed:
 
 | kind | contrast |
 | --- | --- |
@@ -81,6 +81,7 @@ OVERVIEW = "verdicts.svg"
 ASIDE = (verdicts.NOT_RUN, verdicts.WITHDRAWN)
 README_TABLE = re.compile(r"(<!-- verdicts: made by `make results` -->\n).*?(<!-- -->)", re.S)
 WHOLE, REDUCED = "its own size", "reduced"
+NOT_ITS_OWN = {"FedAR": "all data"}  # its rounds and seeds are not given
 
 
 def write_page(docs: str | Path) -> Path:
@@ -162,12 +163,14 @@ def counted(judged: Sequence[Verdict], book: Book, sizes: Sizes) -> dict[str, li
     counts: dict[str, list[int]] = {}
     for one in judged:
         if not one.claim.reading:
+            paper = _paper(one.claim)
+            whole = NOT_ITS_OWN.get(paper, WHOLE)
             is_whole = one.verdict not in ASIDE and not sizes.smaller(
                 one.claim, book.for_claim(one.claim)
             )
-            for size in (WHOLE, REDUCED):
-                counts.setdefault(f"{_paper(one.claim)}, {size}", [0] * len(verdicts.VERDICTS))
-            row = counts[f"{_paper(one.claim)}, {WHOLE if is_whole else REDUCED}"]
+            for size in (whole, REDUCED):
+                counts.setdefault(f"{paper}, {size}", [0] * len(verdicts.VERDICTS))
+            row = counts[f"{paper}, {whole if is_whole else REDUCED}"]
             row[verdicts.VERDICTS.index(one.verdict)] += 1
     return counts
 

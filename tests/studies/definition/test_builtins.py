@@ -65,7 +65,7 @@ CELLS = {
     "fedgs-fig4": (2 * 4, 4 * 5 + 4 * 5, 2 * 4 * 3),
     # four strategies in two modes; theorem 1 with one in two modes
     "fedgs-graphs": (8 + 2, (8 + 2) * 5, (8 + 2) * 3),
-    "fedar-fig1": (7, 7 * 5, 7 * 5),
+    "fedar-fig1": (7, 7 * 5, 7 * 30),
     # six methods, one of them in three readings, at two p_min
     "fedar-fig2": (3 * 16, 3 * 16 * 5, 3 * 16 * 5),
     "fedar-table2": (2 * 16, 2 * 16 * 5, 2 * 16 * 5),

@@ -11,7 +11,11 @@ from understudy.analysis import shapley
 from understudy.parts.local import Local
 from understudy.simulation.data.partitions import PARTITIONS, Partition, iid
 from understudy.simulation.training.batches import n_drawn_of
-from understudy.simulation.training.trainers.workload import KERNELS_PACE
+from understudy.simulation.training.trainers.workload import (
+    KERNELS_PACE,
+    LARGE_LOOP_PACE,
+    LOOP_PACE,
+)
 from understudy.studies.definition import estimates
 from understudy.studies.definition.cell import Cell, DataRecipe, Task
 
@@ -88,6 +92,18 @@ def test_shapley_values_are_counted_as_they_are_computed() -> None:
     n_test = estimates.size_of(task(DataRecipe("digits", "iid"))).n_test
     assert seconds[10] == pytest.approx(2**10 * n_test * pass_seconds)
     assert seconds[11] == pytest.approx(shapley.EVALUATIONS * n_test * pass_seconds)
+
+
+def test_the_loop_does_more_a_second_with_large_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNDERSTUDY_ENGINE", "loop")
+    monkeypatch.setattr(estimates, "_models", {})
+    size = estimates.Size((3, 32, 32), 10, (500,) * 2, 0, 10, 0)
+    recipe = DataRecipe("digits", "iid")
+    paces = {
+        name: estimates._model(Task(recipe, name, fedavg(), rounds=1), size, False)[2]
+        for name in ("lenet5", "fedgs_cifar")
+    }
+    assert paces == {"lenet5": LOOP_PACE, "fedgs_cifar": LARGE_LOOP_PACE}
 
 
 def test_a_last_batch_is_counted_as_short_as_it_is() -> None:

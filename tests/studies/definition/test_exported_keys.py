@@ -35,7 +35,7 @@ KEYS = {
     "fedgs-table3": "c9e04c10bab4ab0a",
     "fedgs-fig4": "30b3f21364ac02d4",
     "fedgs-graphs": "ea3d33cb7299d55d",
-    "fedar-fig1": "fe641ae8a7962acd",
+    "fedar-fig1": "c485472aa08e93e3",
     "fedar-fig2": "c213132364b5e482",
     "fedar-table2": "ba5aabd2e6eacea5",
     "fedar-table3": "682114cae140c2c6",

@@ -19,7 +19,7 @@ from tools.claims.paper_claims import (
     tolerance_of,
 )
 from tools.claims.paper_numbers import PaperNumbers
-from tools.claims.results_book import Book, Sizes, matches
+from tools.claims.results_book import Book, Sizes, matches, whole_size
 from tools.claims.results_pictures import COLOURS, overview
 from tools.claims.verdicts import (
     CONTRADICTED,
@@ -652,6 +652,8 @@ def test_the_page_tells_verdicts_numbers_sizes_readings_and_hours(docs):
     page = results_page.write_page(docs).read_text()
     assert "| FL-FDMS, its own size | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 |" in page
     assert "| FL-FDMS, reduced | 3 | 2 | 0 | 0 | 0 | 1 | 0 | 0 |" in page
+    assert "| FedAR, all data | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 |" in page
+    assert "FedAR, its own size" not in page
     assert "| FedAR, reduced | 1 | 0 | 0 | 0 | 0 | 0 | 1 | 0 |" in page
     assert "**reproduced** · Friends beat Dropout. (FL-FDMS, fig. 1)" in page
     assert "| fdms above dropout (alpha 0.5) | +6.33 | +5.36 to +7.31 | holds |" in page
@@ -792,6 +794,13 @@ def test_a_margin_of_the_paper_is_judged_at_the_papers_size_only(docs):
     assert found(Sizes(), margin=0.03, of_paper=True).contrasts[0].mean == pytest.approx(0.1 / 3)
 
 
+def test_the_size_of_fedars_studies_is_not_called_the_papers():
+    """It gives neither rounds nor seeds."""
+    assert whole_size("fdms-fig1") == whole_size("fedgs-table2") == "At the paper's own size"
+    assert whole_size("fedar-fig2").endswith("the paper gives neither rounds nor seeds")
+    assert whole_size("fedar-fig1").endswith("the paper gives no seeds")
+
+
 def test_labels_are_matched_as_they_are_written():
     assert matches(Pick({"alpha": 1}), {"alpha": 1.0})
     assert matches(Pick({"flag": True}), {"flag": "true"})
@@ -803,7 +812,7 @@ def test_labels_are_matched_as_they_are_written():
 def test_the_signs_of_fedars_first_figure_are_those_of_values_not_of_shares():
     """A share has the wrong sign where the total is negative."""
     claims = {entry.id: entry for entry in read_claims(CLAIMS)}
-    for name in ("positive", "negative"):
+    for name in ("shape", "decreasing"):
         assert claims[f"fedar-fig1-{name}"].metric == "shapley_loss_client"
 
 

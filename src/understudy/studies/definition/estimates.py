@@ -161,7 +161,8 @@ def _model(task: Task, size: Size, with_kernels: bool) -> tuple[float, int, Pace
         n_numbers = sum(entry.numel() for entry in module.state_dict().values())
         clients = (np.zeros(largest, dtype=np.int64),)
         recipe = Recipe(module, task.loss, local, 0, clients, cost.onednn, task.device)
-        pace = pace_of(choose(recipe, x, y, task.engine, assume_installed=with_kernels))
+        engine = choose(recipe, x, y, task.engine, assume_installed=with_kernels)
+        pace = pace_of(engine, cost.per_example)
         _models[known] = cost.per_example, n_numbers, pace
     return _models[known]
 
