@@ -73,6 +73,7 @@ CELLS = {
     "fedar-fig4": (25, 25 * 3, 25 * 5),
     "fedar-fig5": (25, 25 * 3, 25 * 5),
     "fedar-rho": (6 + 1, 7 * 3, 7 * 5),
+    "fedar-size": (4, 4, 4),
     # as read, server step, steps, 80 %, 320 units, LeNet, race 5 each; distance 2; Dropout full in
     # round 0 1; four kinds of absence 4 each; friends absent at two α 3 each; CIFAR-10 5, with
     # four seeds
