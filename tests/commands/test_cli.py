@@ -227,6 +227,10 @@ schedules: factor on a learning rate, by round
     decay ** t; FedGS multiplies its step by 0.998 in each round.
     decay=0.998
 
+  inverse_root
+    1 / sqrt(t / period + 1); FedAWE's experiments have a period of 10.
+    period=10.0
+
   inverse_root_horizon
     1 / sqrt(rounds) in every round: the step that rates of O(1/√T) are stated
     for.
