@@ -58,6 +58,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "momentum": "parts.servers:Momentum",
         "adam": "parts.servers:Adam",
         "yogi": "parts.servers:Yogi",
+        "extrapolated": "parts.extrapolated:Extrapolated",
     },
     "rule": {
         "plain": "parts.local:Plain",
@@ -117,6 +118,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "fedgs": "strategies:fedgs",
         "mdsample": "strategies:mdsample",
         "power_of_choice": "strategies:power_of_choice",
+        "fedexp": "strategies:fedexp",
     },
     "analysis": {
         "shapley": "analysis.shapley:shapley",

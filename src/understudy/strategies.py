@@ -30,6 +30,7 @@ from understudy.parts.compensators.mimic import MimiC
 from understudy.parts.compensators.race import HoeffdingRace
 from understudy.parts.compensators.reweight import FedAvgIS
 from understudy.parts.compensators.stale import Stale
+from understudy.parts.extrapolated import Extrapolated
 from understudy.parts.local import Local, Proximal, Scaffold
 from understudy.parts.samplers.blind import Blind
 from understudy.parts.samplers.fedgs import FedGS
@@ -170,6 +171,11 @@ def power_of_choice(
     """Power-of-Choice: those with the largest loss."""
     sampler = PowerOfChoice(m=m, candidates=candidates, losses=losses)
     return _made(fields, sampler=sampler, local=FEDGS_LOCAL)
+
+
+def fedexp(rows: str = "fresh", damping: float = 0.0, **fields: Any) -> Strategy:
+    """FedExP: FedAvg with a server step that grows with how far updates disagree."""
+    return _made(fields, server=Extrapolated(rows=rows, damping=damping))
 
 
 def strategy_of(given: object) -> Strategy:

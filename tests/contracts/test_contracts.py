@@ -34,6 +34,7 @@ from understudy import (
     Contributions,
     Everyone,
     Exponential,
+    Extrapolated,
     FedAR,
     FedAU,
     FedAvgIS,
@@ -351,6 +352,11 @@ BAD = [
         for case in _bad(part, name, 1.0, -0.1)
     ),
     *(case for part in (Adam, Yogi) for case in _bad(part, "tau", 0, NAN)),
+    *_bad(Extrapolated, "inner", Sgd, 1.0),
+    *_bad(Extrapolated, "rows", "late", None),
+    *_bad(Extrapolated, "scale", 0, NAN),
+    *_bad(Extrapolated, "epsilon", -1e-3, NAN),
+    *_bad(Extrapolated, "damping", 1, -0.1, NAN),
     *_bad(Proximal, "mu", -0.01, NAN, None),
     *_bad(Exponential, "decay", 0, 1.1, NAN),
     *_bad(Bernoulli, "p_min", -0.1, 1.1, NAN),
@@ -520,6 +526,7 @@ def test_method_refuses_what_is_no_field(name) -> None:
         (understudy.fedlaavg(3), "sampler", OldestFirst(3)),
         (understudy.fedlaavg(3, True), "compensator", MIFA(False, True)),
         (understudy.mdsample(4), "sampler", ByData(4)),
+        (understudy.fedexp("all", 0.5), "server", Extrapolated(rows="all", damping=0.5)),
         (understudy.power_of_choice(2, 5, "last"), "sampler", PowerOfChoice(2, 5, "last")),
     ],
 )

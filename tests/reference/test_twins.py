@@ -17,7 +17,13 @@ from tests.reference.fedvarp import FedVARPTwin
 from tests.reference.guard import NormGuardTwin
 from tests.reference.memory import FedARTwin, MIFATwin
 from tests.reference.scaffold import ScaffoldTwin
-from tests.reference.servers import AdaptiveTwin, MomentumTwin, SgdTwin
+from tests.reference.servers import (
+    AdaptiveTwin,
+    BufferedTwin,
+    ExtrapolatedTwin,
+    MomentumTwin,
+    SgdTwin,
+)
 from tests.reference.stale import StaleTwin
 from tests.reference.waiting import WaitingTwin
 from understudy import (
@@ -29,6 +35,7 @@ from understudy import (
     ByData,
     Capped,
     Everyone,
+    Extrapolated,
     FedAR,
     FedAvgIS,
     FedGS,
@@ -352,6 +359,39 @@ def test_servers(seed, schedule, name) -> None:
         ),
     }[name]()
     Play(Strategy(server=server), seed).run(IgnoreTwin(N, D), server=twin)
+
+
+@by_weighting
+@pytest.mark.parametrize(
+    ("rows", "scale", "epsilon", "damping"),
+    [
+        ("fresh", 0.5, 1e-3, 0.0),
+        ("fresh", 1.0, 0.0, 0.6),
+        ("all", 0.5, 1.0, 0.0),
+        ("all", 2.0, 1e-3, 0.9),
+    ],
+)
+@pytest.mark.parametrize(
+    ("compensator", "twin"),
+    [(Ignore(), IgnoreTwin), (Stale(), StaleTwin), (FedVARP(), FedVARPTwin)],
+    ids=lambda value: getattr(value, "__name__", repr(value)),
+)
+def test_extrapolated(seed, weighting, compensator, twin, rows, scale, epsilon, damping) -> None:
+    settings = (rows, scale, epsilon, damping)
+    strategy = Strategy(
+        compensator=compensator,
+        server=Extrapolated(Sgd(lr=0.7), *settings),
+        weighting=weighting,
+    )
+    play = Play(strategy, seed, n_parameters=D - 2, rtol=1e-10)
+    inner = BufferedTwin(SgdTwin(D - 2, lambda t: 0.7), D - 2)
+    server = ExtrapolatedTwin(inner, D, D - 2, *settings)
+    factors = []
+    for _, _, applied in play.against(twin(N, D), server=server):
+        if applied.stepped:
+            assert applied.notes["server_factor"] == pytest.approx(server.factor, rel=1e-10)
+            factors.append(server.factor)
+    assert max(factors) > 1.2, "no step was longer: the test shows nothing"
 
 
 @by_schedule

@@ -163,7 +163,13 @@ class Aggregator(Protocol):
 
 @runtime_checkable
 class Server(Protocol):
-    """The server's optimizer."""
+    """The server's optimizer.
+
+    It may have ``needs_rows = "fresh"`` or ``"all"``: `step` then gets a fifth argument, the
+    `RowSpread` of the updates that came (weights q), or of all rows that contributions point to
+    (weights |coef|); None where there are none. It may have ``notes(state)``, called after a step:
+    numbers by name for the log.
+    """
 
     def init(self, setup: Setup) -> Any: ...
 

@@ -410,6 +410,17 @@ class Contributions:
         return distinct[order], total[order]
 
 
+@dataclass(frozen=True)
+class RowSpread:
+    """How far the updates of a round disagree, for servers that declare `needs_rows`.
+
+    Both are over the parameters alone; the weights p are not negative and sum to one.
+    """
+
+    mean_square: float  # Σ p ‖Δ‖²
+    square_mean: float  # ‖Σ p Δ‖²
+
+
 @dataclass(frozen=True, eq=False)
 class Applied:
     """What `Strategy.apply` did."""

@@ -33,6 +33,7 @@ from understudy.core.types import (
 )
 from understudy.server import checkpoint
 from understudy.server.admission import Admitted, Bounds, admit, outcomes
+from understudy.server.row_spread import spread
 from understudy.server.state import (
     ServerState,
     learn_facts,
@@ -170,11 +171,14 @@ def finish_round(strategy: Strategy, state: ServerState, filled: Filled) -> Appl
     params, step = state.params, None
     with one_thread(), torch.no_grad():
         if filled.update is not None:
-            moved = _stepped(strategy, state, filled.update)
+            moved = _stepped(strategy, state, filled)
             if moved is None:
                 notes["step_not_finite"] = 1.0
             else:
                 params, step = moved, moved - state.params
+                tell = getattr(strategy.server, "notes", None)
+                said = None if tell is None else tell(state.server)
+                notes.update(answers.notes(strategy.server, "notes", said))
             clock.lap("step")
         said = strategy.compensator.learn(state.compensator, end, step)
         notes.update(answers.notes(strategy.compensator, "learn", said))
@@ -257,16 +261,20 @@ def _largest_share(contributions: Contributions) -> dict[str, float]:
     return {"largest_share": float(largest / everything) if everything else 0.0}
 
 
-def _stepped(strategy: Strategy, state: ServerState, update: torch.Tensor) -> torch.Tensor | None:
+def _stepped(strategy: Strategy, state: ServerState, filled: Filled) -> torch.Tensor | None:
     """The model after the server's step; None, and all as before, where that is not finite.
 
     Each update was small enough by itself; coefficients and the optimizer's own memory may still
     make too much of them. No client is to blame for that.
     """
-    if not _finite(update):
+    update = filled.update
+    if update is None or not _finite(update):
         return None
     before = part_copy(state.server)
-    answer = strategy.server.step(state.server, state.params, update, state.updates)
+    which = getattr(strategy.server, "needs_rows", None)
+    rows = () if which is None else (spread(which, filled.end, filled.contributions),)
+    step: Callable[..., torch.Tensor] = strategy.server.step
+    answer = step(state.server, state.params, update, state.updates, *rows)
     params = answers.vector(strategy.server, "step", answer, state.params)
     broken = (
         path
