@@ -36,6 +36,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "fedvarp": "parts.compensators.fedvarp:FedVARP",
         "fedavg_is": "parts.compensators.reweight:FedAvgIS",
         "gather": "parts.compensators.gather:Gather",
+        "kriging": "parts.compensators.kriging:Kriging",
         "capped": "parts.compensators.capped:Capped",
     },
     "race": {"hoeffding_race": "parts.compensators.race:HoeffdingRace"},
@@ -48,6 +49,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "linear": "parts.aggregators.linear:Linear",
         "median": "parts.aggregators.robust:Median",
         "trimmed_mean": "parts.aggregators.robust:TrimmedMean",
+        "concord": "parts.aggregators.concord:Concord",
     },
     "server": {
         "sgd": "parts.servers:Sgd",
@@ -94,6 +96,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "combined": "parts.delay:Combined",
     },
     "strategy": {
+        "concord": "strategies:concord",
         "fedavg": "strategies:fedavg",
         "waiting_fedavg": "strategies:waiting_fedavg",
         "fedprox": "strategies:fedprox",
