@@ -40,6 +40,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "mimic": "parts.compensators.mimic:MimiC",
         "fedawe": "parts.compensators.fedawe:FedAWE",
         "gather": "parts.compensators.gather:Gather",
+        "kriging": "parts.compensators.kriging:Kriging",
         "capped": "parts.compensators.capped:Capped",
     },
     "race": {"hoeffding_race": "parts.compensators.race:HoeffdingRace"},
@@ -52,6 +53,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "linear": "parts.aggregators.linear:Linear",
         "median": "parts.aggregators.robust:Median",
         "trimmed_mean": "parts.aggregators.robust:TrimmedMean",
+        "concord": "parts.aggregators.concord:Concord",
     },
     "server": {
         "sgd": "parts.servers:Sgd",
@@ -100,6 +102,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "combined": "parts.delay:Combined",
     },
     "strategy": {
+        "concord": "strategies:concord",
         "fedavg": "strategies:fedavg",
         "waiting_fedavg": "strategies:waiting_fedavg",
         "fedprox": "strategies:fedprox",
