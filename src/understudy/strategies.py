@@ -122,9 +122,11 @@ def mimic(**fields: Any) -> Strategy:
     return _made(fields, compensator=MimiC(), local=FEDAR_LOCAL)
 
 
-def fedawe(eta: float = 1.0, clip: float | None = None, **fields: Any) -> Strategy:
+def fedawe(
+    eta: float = 1.0, clip: float | None = None, model: str = "mean", **fields: Any
+) -> Strategy:
     """FedAWE: clients resume from the model they received last; steps grow with absence."""
-    return _made(fields, compensator=FedAWE(eta, clip), local=FEDAWE_LOCAL)
+    return _made(fields, compensator=FedAWE(eta, clip, model), local=FEDAWE_LOCAL)
 
 
 def fedlaavg(

@@ -126,6 +126,7 @@ EXTRA_COMPENSATORS = [
     FedAU(max_interval=2),
     FedStale(beta=1.0, max_interval=3),
     FedAWE(eta=0.5, clip=0.1),
+    FedAWE(model="last"),
 ]
 EXTRA_SAMPLERS = [
     Blind(FedGS()),
@@ -324,6 +325,7 @@ BAD = [
     *_bad(FedStale, "beta", -0.1, 1.1, NAN),
     *_bad(FedStale, "rates", "guessed", None),
     *_bad(FedAWE, "eta", 0, -1.0, NAN),
+    *_bad(FedAWE, "model", "all", None),
     *_bad(FedAWE, "clip", 0, -0.5, INF),
     *_bad(InverseRoot, "period", 0, NAN),
     *_bad(LinearCutoff, "t0", -1),
@@ -509,7 +511,7 @@ def test_method_refuses_what_is_no_field(name) -> None:
         ),
         (understudy.fedau(50), "compensator", FedAU(50)),
         (understudy.fedstale(0.2, "known", 9), "compensator", FedStale(0.2, "known", 9)),
-        (understudy.fedawe(0.5, 2.0), "compensator", FedAWE(0.5, 2.0)),
+        (understudy.fedawe(0.5, 2.0, "last"), "compensator", FedAWE(0.5, 2.0, "last")),
         (understudy.fedlaavg(3), "sampler", OldestFirst(3)),
         (understudy.fedlaavg(3, True), "compensator", MIFA(False, True)),
         (understudy.mdsample(4), "sampler", ByData(4)),

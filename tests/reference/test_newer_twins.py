@@ -75,10 +75,11 @@ def test_mimic(seed, sampler, weighting, schedule) -> None:
 
 
 @by_sampler_and_weighting
-@pytest.mark.parametrize(("eta", "clip"), [(1.0, None), (0.3, None), (1.0, 0.5)])
-def test_fedawe(seed, sampler, weighting, eta, clip) -> None:
-    play = played(seed, FedAWE(eta, clip), sampler, weighting)
-    twin = FedAWETwin(N, D, play.params(), eta, clip)
+@pytest.mark.parametrize("model", ["mean", "last"])
+@pytest.mark.parametrize(("eta", "clip"), [(1.0, None), (0.3, 0.5)])
+def test_fedawe(seed, sampler, weighting, eta, clip, model) -> None:
+    play = played(seed, FedAWE(eta, clip, model), sampler, weighting)
+    twin = FedAWETwin(N, D, play.params(), eta, clip, model)
     n_checked = 0
     starts: dict[int, np.ndarray] = {}  # what each of the asked starts from, before the round
     for _, cohort, applied in play.against(twin):
