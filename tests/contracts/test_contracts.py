@@ -23,6 +23,7 @@ import torch
 
 import understudy
 from understudy import (
+    F3AST,
     FDMS,
     MIFA,
     Adam,
@@ -44,6 +45,7 @@ from understudy import (
     FixedDropout,
     Gone,
     HoeffdingRace,
+    HorvitzThompson,
     Ignore,
     InverseRoot,
     InverseRootHorizon,
@@ -133,6 +135,8 @@ EXTRA_SAMPLERS = [
     Blind(ByData()),
     Blind(PowerOfChoice(losses="last")),
     Blind(Everyone()),
+    F3AST(m=2, beta=0.9),
+    Blind(F3AST()),
     PowerOfChoice(losses="last"),
     PowerOfChoice(m=2, candidates=3),
     PowerOfChoice(m=2, candidates=0.5),
@@ -294,11 +298,12 @@ def _bad(part: Any, name: str, *values: object, **others: object) -> list[Any]:
 BAD = [
     *(
         case
-        for part in (Uniform, ByData, PowerOfChoice, FedGS, OldestFirst)
+        for part in (Uniform, ByData, PowerOfChoice, FedGS, OldestFirst, F3AST)
         for case in _bad(part, "m", 0, -1, 0.0, 1.5, -0.1, True, "3", NAN, INF, [2])
     ),
     *_bad(PowerOfChoice, "candidates", 0, 1.5, "all"),
     *_bad(PowerOfChoice, "losses", "first", None),
+    *_bad(F3AST, "beta", 0, 1, -0.5, NAN),
     *_bad(FedGS, "alpha", -0.1, NAN, INF, "1", None),
     *_bad(FedGS, "scale", "code", None),
     *_bad(FedGS, "edges", "pairs"),
@@ -429,6 +434,7 @@ METHODS = {  # sampler, compensator, rule, the paper's weighting
     "fedgs": (FedGS(alpha=1), Ignore(), Plain(), "examples"),
     "mdsample": (ByData(), Ignore(), Plain(), "clients"),
     "power_of_choice": (PowerOfChoice(), Ignore(), Plain(), "clients"),
+    "f3ast": (F3AST(beta=0.01), HorvitzThompson(), Plain(), "examples"),
 }
 
 
@@ -514,6 +520,7 @@ def test_method_refuses_what_is_no_field(name) -> None:
         (understudy.fedawe(0.5, 2.0, "last"), "compensator", FedAWE(0.5, 2.0, "last")),
         (understudy.fedlaavg(3), "sampler", OldestFirst(3)),
         (understudy.fedlaavg(3, True), "compensator", MIFA(False, True)),
+        (understudy.f3ast(4, 0.2), "sampler", F3AST(4, 0.2)),
         (understudy.mdsample(4), "sampler", ByData(4)),
         (understudy.power_of_choice(2, 5, "last"), "sampler", PowerOfChoice(2, 5, "last")),
     ],
