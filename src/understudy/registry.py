@@ -26,6 +26,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "blind": "parts.samplers.blind:Blind",
         "keep_asking": "parts.samplers.keep_asking:KeepAsking",
         "oldest_first": "parts.samplers.oldest_first:OldestFirst",
+        "f3ast": "parts.samplers.f3ast:F3AST",
     },
     "compensator": {
         "ignore": "parts.compensators.ignore:Ignore",
@@ -35,6 +36,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "fedar": "parts.compensators.fedar:FedAR",
         "fedvarp": "parts.compensators.fedvarp:FedVARP",
         "fedavg_is": "parts.compensators.reweight:FedAvgIS",
+        "horvitz_thompson": "parts.compensators.reweight:HorvitzThompson",
         "fedau": "parts.compensators.fedau:FedAU",
         "fedstale": "parts.compensators.fedstale:FedStale",
         "mimic": "parts.compensators.mimic:MimiC",
@@ -122,6 +124,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "mdsample": "strategies:mdsample",
         "power_of_choice": "strategies:power_of_choice",
         "fedexp": "strategies:fedexp",
+        "f3ast": "strategies:f3ast",
     },
     "analysis": {
         "shapley": "analysis.shapley:shapley",

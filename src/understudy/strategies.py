@@ -4,7 +4,7 @@ Every function takes its algorithm's own hyper-parameters and any field of `Stra
 takes the place of the method's own. A given `local` keeps the method's rule (the proximal term of
 FedProx, the variates of SCAFFOLD). Clients weigh by their examples, as `Strategy` has it, whatever
 the paper does; ``weighting="paper"`` asks for the paper's own, which is "clients" for all but
-`fedavg`, `fedgs` and `fedstale`.
+`fedavg`, `fedgs`, `fedstale` and `f3ast`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from understudy.parts.compensators.kriging import Kriging
 from understudy.parts.compensators.mifa import MIFA
 from understudy.parts.compensators.mimic import MimiC
 from understudy.parts.compensators.race import HoeffdingRace
-from understudy.parts.compensators.reweight import FedAvgIS
+from understudy.parts.compensators.reweight import FedAvgIS, HorvitzThompson
 from understudy.parts.compensators.stale import Stale
 from understudy.parts.extrapolated import Extrapolated
 from understudy.parts.local import Local, Proximal, Scaffold
 from understudy.parts.samplers.blind import Blind
+from understudy.parts.samplers.f3ast import F3AST
 from understudy.parts.samplers.fedgs import FedGS
 from understudy.parts.samplers.keep_asking import KeepAsking
 from understudy.parts.samplers.oldest_first import OldestFirst
@@ -138,9 +139,11 @@ def mimic(**fields: Any) -> Strategy:
     return _made(fields, compensator=MimiC(), local=FEDAR_LOCAL)
 
 
-def fedawe(eta: float = 1.0, clip: float | None = None, **fields: Any) -> Strategy:
+def fedawe(
+    eta: float = 1.0, clip: float | None = None, model: str = "mean", **fields: Any
+) -> Strategy:
     """FedAWE: clients resume from the model they received last; steps grow with absence."""
-    return _made(fields, compensator=FedAWE(eta, clip), local=FEDAWE_LOCAL)
+    return _made(fields, compensator=FedAWE(eta, clip, model), local=FEDAWE_LOCAL)
 
 
 def fedlaavg(
@@ -191,6 +194,15 @@ def power_of_choice(
 def fedexp(rows: str = "fresh", damping: float = 0.0, **fields: Any) -> Strategy:
     """FedExP: FedAvg with a server step that grows with how far updates disagree."""
     return _made(fields, server=Extrapolated(rows=rows, damping=damping))
+
+
+def f3ast(m: int | float | None = None, beta: float = 0.01, **fields: Any) -> Strategy:
+    """F3AST: those whose data are ahead of their rate of picks, weighted by one over it."""
+    sampler = F3AST(m, beta)
+    compensator = HorvitzThompson()
+    return _made(
+        fields, sampler=sampler, compensator=compensator, local=FEDGS_LOCAL, paper=EXAMPLES
+    )
 
 
 def strategy_of(given: object) -> Strategy:

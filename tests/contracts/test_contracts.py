@@ -23,6 +23,7 @@ import torch
 
 import understudy
 from understudy import (
+    F3AST,
     FDMS,
     MIFA,
     Adam,
@@ -46,6 +47,7 @@ from understudy import (
     FixedDropout,
     Gone,
     HoeffdingRace,
+    HorvitzThompson,
     Ignore,
     InverseRoot,
     InverseRootHorizon,
@@ -131,12 +133,15 @@ EXTRA_COMPENSATORS = [
     FedStale(beta=1.0, max_interval=3),
     FedAWE(eta=0.5, clip=0.1),
     Kriging(nearest=2, exact=0),
+    FedAWE(model="last"),
 ]
 EXTRA_SAMPLERS = [
     Blind(FedGS()),
     Blind(ByData()),
     Blind(PowerOfChoice(losses="last")),
     Blind(Everyone()),
+    F3AST(m=2, beta=0.9),
+    Blind(F3AST()),
     PowerOfChoice(losses="last"),
     PowerOfChoice(m=2, candidates=3),
     PowerOfChoice(m=2, candidates=0.5),
@@ -304,11 +309,12 @@ def _bad(part: Any, name: str, *values: object, **others: object) -> list[Any]:
 BAD = [
     *(
         case
-        for part in (Uniform, ByData, PowerOfChoice, FedGS, OldestFirst)
+        for part in (Uniform, ByData, PowerOfChoice, FedGS, OldestFirst, F3AST)
         for case in _bad(part, "m", 0, -1, 0.0, 1.5, -0.1, True, "3", NAN, INF, [2])
     ),
     *_bad(PowerOfChoice, "candidates", 0, 1.5, "all"),
     *_bad(PowerOfChoice, "losses", "first", None),
+    *_bad(F3AST, "beta", 0, 1, -0.5, NAN),
     *_bad(FedGS, "alpha", -0.1, NAN, INF, "1", None),
     *_bad(FedGS, "scale", "code", None),
     *_bad(FedGS, "edges", "pairs"),
@@ -335,6 +341,7 @@ BAD = [
     *_bad(FedStale, "beta", -0.1, 1.1, NAN),
     *_bad(FedStale, "rates", "guessed", None),
     *_bad(FedAWE, "eta", 0, -1.0, NAN),
+    *_bad(FedAWE, "model", "all", None),
     *_bad(FedAWE, "clip", 0, -0.5, INF),
     *_bad(InverseRoot, "period", 0, NAN),
     *_bad(LinearCutoff, "t0", -1),
@@ -451,6 +458,7 @@ METHODS = {  # what has a paper of its own: sampler, compensator, rule, the pape
     "fedgs": (FedGS(alpha=1), Ignore(), Plain(), "examples"),
     "mdsample": (ByData(), Ignore(), Plain(), "clients"),
     "power_of_choice": (PowerOfChoice(), Ignore(), Plain(), "clients"),
+    "f3ast": (F3AST(beta=0.01), HorvitzThompson(), Plain(), "examples"),
 }
 
 
@@ -534,9 +542,10 @@ def test_method_refuses_what_is_no_field(name) -> None:
         ),
         (understudy.fedau(50), "compensator", FedAU(50)),
         (understudy.fedstale(0.2, "known", 9), "compensator", FedStale(0.2, "known", 9)),
-        (understudy.fedawe(0.5, 2.0), "compensator", FedAWE(0.5, 2.0)),
+        (understudy.fedawe(0.5, 2.0, "last"), "compensator", FedAWE(0.5, 2.0, "last")),
         (understudy.fedlaavg(3), "sampler", OldestFirst(3)),
         (understudy.fedlaavg(3, True), "compensator", MIFA(False, True)),
+        (understudy.f3ast(4, 0.2), "sampler", F3AST(4, 0.2)),
         (understudy.mdsample(4), "sampler", ByData(4)),
         (understudy.fedexp("all", 0.5), "server", Extrapolated(rows="all", damping=0.5)),
         (understudy.power_of_choice(2, 5, "last"), "sampler", PowerOfChoice(2, 5, "last")),

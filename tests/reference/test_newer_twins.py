@@ -10,13 +10,17 @@ from tests.reference.fedau import FedAUTwin
 from tests.reference.fedawe import FedAWETwin
 from tests.reference.fedstale import FedStaleTwin
 from tests.reference.mimic import MimiCTwin
+from tests.reference.samplers import F3ASTTwin
+from tests.reference.twin import Facts, Part, Twin
 from understudy import (
+    F3AST,
     Blind,
     ByData,
     Everyone,
     FedAU,
     FedAWE,
     FedStale,
+    HorvitzThompson,
     Local,
     MimiC,
     Strategy,
@@ -75,10 +79,11 @@ def test_mimic(seed, sampler, weighting, schedule) -> None:
 
 
 @by_sampler_and_weighting
-@pytest.mark.parametrize(("eta", "clip"), [(1.0, None), (0.3, None), (1.0, 0.5)])
-def test_fedawe(seed, sampler, weighting, eta, clip) -> None:
-    play = played(seed, FedAWE(eta, clip), sampler, weighting)
-    twin = FedAWETwin(N, D, play.params(), eta, clip)
+@pytest.mark.parametrize("model", ["mean", "last"])
+@pytest.mark.parametrize(("eta", "clip"), [(1.0, None), (0.3, 0.5)])
+def test_fedawe(seed, sampler, weighting, eta, clip, model) -> None:
+    play = played(seed, FedAWE(eta, clip, model), sampler, weighting)
+    twin = FedAWETwin(N, D, play.params(), eta, clip, model)
     n_checked = 0
     starts: dict[int, np.ndarray] = {}  # what each of the asked starts from, before the round
     for _, cohort, applied in play.against(twin):
@@ -93,6 +98,30 @@ def test_fedawe(seed, sampler, weighting, eta, clip) -> None:
             assert 0 < applied.notes["fedawe_clipped"] <= 1
     assert n_checked >= 20
     assert twin.clipped >= (0 if clip is None else 10)
+
+
+class HorvitzThompsonTwin(Twin):
+    """sum_{i in A} v_i n_i Delta_i / sum_j n_j; q_i is v_i n_i."""
+
+    def fill(self, facts: Facts) -> list[Part]:
+        everyone = sum(facts.base)
+        return [(i, ("came", i), facts.q[i] / everyone, d) for i, d in facts.came.items()]
+
+
+@pytest.mark.parametrize("beta", [0.01, 0.3])
+@pytest.mark.parametrize("n_known", [True, False])
+def test_f3ast(seed, beta, n_known) -> None:
+    strategy = Strategy(sampler=F3AST(3, beta), compensator=HorvitzThompson())
+    play = Play(strategy, seed, n_known=n_known, rtol=CLOSE)
+    sizes = play.weights.base(play.active).tolist()
+    twin = F3ASTTwin(sizes, 3, beta)
+    for now, cohort, _ in play.against(HorvitzThompsonTwin(N, D)):
+        picked = cohort.wanted.tolist()
+        best = twin.gains(np.flatnonzero(now.available).tolist(), sizes)
+        found = sorted((twin.gain(i, sizes) for i in picked), reverse=True)
+        assert found == pytest.approx(best, rel=CLOSE)
+        assert cohort.weight.tolist() == pytest.approx(twin.weights(picked), rel=CLOSE)
+        sizes = play.weights.base(play.active).tolist()  # what is known when the next is picked
 
 
 @pytest.mark.parametrize(
