@@ -45,9 +45,9 @@ _PARTS: dict[str, dict[str, str]] = {
     },
     "guard": {"norm_guard": "parts.guards:NormGuard"},
     "aggregator": {
-        "linear": "parts.aggregators:Linear",
-        "median": "parts.aggregators:Median",
-        "trimmed_mean": "parts.aggregators:TrimmedMean",
+        "linear": "parts.aggregators.linear:Linear",
+        "median": "parts.aggregators.robust:Median",
+        "trimmed_mean": "parts.aggregators.robust:TrimmedMean",
     },
     "server": {
         "sgd": "parts.servers:Sgd",

@@ -76,6 +76,7 @@ from understudy.core.describe import describe
 from understudy.core.types import Block
 from understudy.testing import (
     ContractBroken,
+    check_aggregator,
     check_availability,
     check_compensator,
     check_sampler,
@@ -150,6 +151,7 @@ EXTRA_AVAILABILITY = [
 
 SAMPLERS = [made(part) for part in registry.SAMPLERS.values()] + EXTRA_SAMPLERS
 COMPENSATORS = [made(part) for part in registry.COMPENSATORS.values()] + EXTRA_COMPENSATORS
+AGGREGATORS = [made(part) for part in registry.AGGREGATORS.values()]
 AVAILABILITIES = [made(part) for part in registry.AVAILABILITY.values()] + EXTRA_AVAILABILITY
 
 
@@ -164,6 +166,11 @@ def test_sampler_keeps_its_contract(sampler) -> None:
 @pytest.mark.parametrize("compensator", COMPENSATORS, ids=repr)
 def test_compensator_keeps_its_contract(compensator) -> None:
     check_compensator(compensator)
+
+
+@pytest.mark.parametrize("aggregator", AGGREGATORS, ids=repr)
+def test_aggregator_keeps_its_contract(aggregator) -> None:
+    check_aggregator(aggregator)
 
 
 @pytest.mark.parametrize("availability", AVAILABILITIES, ids=repr)

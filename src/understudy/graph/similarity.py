@@ -1,6 +1,6 @@
 """How alike are two clients? By their updates, for FL-FDMS, or by their data, for FedGS's graph.
 
-`cosines` and `distances` are of this round's updates. The other three are answers for the graph;
+`cosines`, `distances` and `gram` are of updates. The other three are answers for the graph;
 in these NaN means "not known yet". Everything is float64, and a Gram matrix is summed over pieces
 of d, so that no second copy of all updates is made.
 
@@ -26,6 +26,7 @@ __all__ = [
     "cosines",
     "distances",
     "functional_similarity",
+    "gram",
     "update_similarity",
 ]
 
@@ -62,6 +63,11 @@ def distances(vectors: Vectors, n_parameters: int) -> Matrix:
     apart = np.sqrt(np.maximum(squares[:, None] + squares[None, :] - 2 * products, 0.0))
     with np.errstate(over="ignore"):  # a hostile update is as far as a number goes
         return np.asarray(np.minimum(apart * largest, np.finfo(np.float64).max))
+
+
+def gram(vectors: Vectors, n_parameters: int) -> Matrix:
+    """(k, k) scalar products over the first `n_parameters` entries, in float64."""
+    return _gram(vectors, n_parameters, np.zeros(len(vectors)), narrowest=_NARROWEST)
 
 
 def cosine_similarity(features: ArrayLike) -> Matrix:
@@ -255,7 +261,9 @@ def _pieces(rows: Rows, n_columns: int, narrowest: int) -> Iterator[Matrix]:
         if isinstance(rows, torch.Tensor):
             piece = rows[:, columns]
         else:
-            piece = torch.stack([row[columns] for row in rows])
+            # rows of a memory on the disk are on the CPU, wherever those are that came
+            device = rows[0].device
+            piece = torch.stack([row[columns].to(device) for row in rows])
         yield piece.detach().cpu().to(torch.float64, copy=True).numpy()
 
 

@@ -54,6 +54,7 @@ class Filled:
 
     end: RoundEnd
     contributions: Contributions
+    stand_ins: Contributions  # the same entries as the compensator weighed them
     update: torch.Tensor | None  # (d,) what the aggregator made of them; None: no step
     admitted: Admitted
     notes: Mapping[str, float]
@@ -146,18 +147,21 @@ def fill_round(
             clock.lap("guard")
         end = round_end(strategy, state, cohort, fresh, late)
         notes.update(claim_notes(state, end.came, strategy.weighting))
-        contributions, update = Contributions.none(), None
+        stand_ins, update = Contributions.none(), None
         if len(fresh) or getattr(strategy.compensator, "fills_without_arrivals", False):
-            answer = strategy.compensator.fill(state.compensator, end)
-            contributions = answers.contributions(strategy.compensator, answer)
-            notes.update(answers.notes(strategy.compensator, "fill", contributions.notes))
+            stand_ins = filled_by(strategy, state, end)
+            notes.update(answers.notes(strategy.compensator, "fill", stand_ins.notes))
         clock.lap("fill")
+        contributions = stand_ins
         if len(contributions):
+            contributions = reweighed_by(strategy.aggregator, stand_ins, end)
+            if contributions is not stand_ins:
+                notes.update(answers.notes(strategy.aggregator, "reweigh", contributions.notes))
             update, said = _aggregated(strategy.aggregator, contributions, state.params)
             notes.update(said)
             clock.lap("aggregate")
             notes.update(_largest_share(contributions))
-    return Filled(end, contributions, update, admitted, notes, clock.laps)
+    return Filled(end, contributions, stand_ins, update, admitted, notes, clock.laps)
 
 
 def finish_round(strategy: Strategy, state: ServerState, filled: Filled) -> Applied:
@@ -203,6 +207,22 @@ def finish_round(strategy: Strategy, state: ServerState, filled: Filled) -> Appl
         stepped=step is not None,
         timings=clock.laps,
     )
+
+
+def filled_by(strategy: Strategy, state: ServerState, end: RoundEnd) -> Contributions:
+    """What the compensator fills in; client by client, where the aggregator is to reweigh it."""
+    part, verb = strategy.compensator, "fill"
+    if hasattr(strategy.aggregator, "reweigh") and hasattr(part, "stand_ins"):
+        verb = "stand_ins"
+    return answers.contributions(part, getattr(part, verb)(state.compensator, end), verb)
+
+
+def reweighed_by(aggregator: Aggregator, stand_ins: Contributions, end: RoundEnd) -> Contributions:
+    """The same entries with the aggregator's own coefficients, where it has any."""
+    reweigh = getattr(aggregator, "reweigh", None)
+    if reweigh is None:
+        return stand_ins
+    return answers.reweighed(aggregator, reweigh(stand_ins, end), stand_ins)
 
 
 def _aggregated(
