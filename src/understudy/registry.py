@@ -48,6 +48,8 @@ _PARTS: dict[str, dict[str, str]] = {
         "linear": "parts.aggregators.linear:Linear",
         "median": "parts.aggregators.robust:Median",
         "trimmed_mean": "parts.aggregators.robust:TrimmedMean",
+        "fedmgda": "parts.aggregators.fedmgda:FedMGDA",
+        "fedfv": "parts.aggregators.fedfv:FedFV",
     },
     "server": {
         "sgd": "parts.servers:Sgd",
@@ -109,6 +111,8 @@ _PARTS: dict[str, dict[str, str]] = {
         "mdsample": "strategies:mdsample",
         "power_of_choice": "strategies:power_of_choice",
         "fedexp": "strategies:fedexp",
+        "fedmgda": "strategies:fedmgda",
+        "fedfv": "strategies:fedfv",
     },
     "analysis": {
         "shapley": "analysis.shapley:shapley",

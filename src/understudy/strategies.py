@@ -18,6 +18,8 @@ from understudy import registry
 from understudy.core.roles import Compensator, LocalRule, Sampler
 from understudy.core.shown import part_text
 from understudy.graph.noise_answers import NoiseAnswers
+from understudy.parts.aggregators.fedfv import FedFV
+from understudy.parts.aggregators.fedmgda import FedMGDA
 from understudy.parts.compensators.fdms import FDMS
 from understudy.parts.compensators.fedar import FedAR
 from understudy.parts.compensators.fedvarp import FedVARP
@@ -137,6 +139,16 @@ def power_of_choice(
 def fedexp(rows: str = "fresh", damping: float = 0.0, **fields: Any) -> Strategy:
     """FedExP: FedAvg with a server step that grows with how far updates disagree."""
     return _made(fields, server=Extrapolated(rows=rows, damping=damping))
+
+
+def fedmgda(epsilon: float = 0.1, length: str = "mean", **fields: Any) -> Strategy:
+    """FedMGDA+: a step that harms none of those who came, with weights near their shares."""
+    return _made(fields, aggregator=FedMGDA(epsilon, length))
+
+
+def fedfv(alpha: float = 0.1, external: str = "absent", **fields: Any) -> Strategy:
+    """FedFV: conflicts are projected away, among those who came and with who is remembered."""
+    return _made(fields, compensator=Stale(), aggregator=FedFV(alpha, external))
 
 
 def strategy_of(given: object) -> Strategy:
