@@ -56,6 +56,8 @@ _PARTS: dict[str, dict[str, str]] = {
         "median": "parts.aggregators.robust:Median",
         "trimmed_mean": "parts.aggregators.robust:TrimmedMean",
         "concord": "parts.aggregators.concord:Concord",
+        "fedmgda": "parts.aggregators.fedmgda:FedMGDA",
+        "fedfv": "parts.aggregators.fedfv:FedFV",
     },
     "server": {
         "sgd": "parts.servers:Sgd",
@@ -125,6 +127,8 @@ _PARTS: dict[str, dict[str, str]] = {
         "power_of_choice": "strategies:power_of_choice",
         "fedexp": "strategies:fedexp",
         "f3ast": "strategies:f3ast",
+        "fedmgda": "strategies:fedmgda",
+        "fedfv": "strategies:fedfv",
     },
     "analysis": {
         "shapley": "analysis.shapley:shapley",

@@ -19,6 +19,8 @@ from understudy.core.roles import Compensator, LocalRule, Sampler
 from understudy.core.shown import part_text
 from understudy.graph.noise_answers import NoiseAnswers
 from understudy.parts.aggregators.concord import Concord
+from understudy.parts.aggregators.fedfv import FedFV
+from understudy.parts.aggregators.fedmgda import FedMGDA
 from understudy.parts.compensators.fdms import FDMS
 from understudy.parts.compensators.fedar import FedAR
 from understudy.parts.compensators.fedau import NEVER, FedAU
@@ -203,6 +205,16 @@ def f3ast(m: int | float | None = None, beta: float = 0.01, **fields: Any) -> St
     return _made(
         fields, sampler=sampler, compensator=compensator, local=FEDGS_LOCAL, paper=EXAMPLES
     )
+
+
+def fedmgda(epsilon: float = 0.1, length: str = "mean", **fields: Any) -> Strategy:
+    """FedMGDA+: a step that harms none of those who came, with weights near their shares."""
+    return _made(fields, aggregator=FedMGDA(epsilon, length))
+
+
+def fedfv(alpha: float = 0.1, external: str = "absent", **fields: Any) -> Strategy:
+    """FedFV: conflicts are projected away, among those who came and with who is remembered."""
+    return _made(fields, compensator=Stale(), aggregator=FedFV(alpha, external))
 
 
 def strategy_of(given: object) -> Strategy:

@@ -8,6 +8,7 @@ import torch
 
 from tests.reference import aggregators, concord, samplers
 from tests.reference.capped import CappedTwin
+from tests.reference.conflicts import FedFVTwin, FedMGDATwin
 from tests.reference.drive import ATOL, RTOL, D, N, Play
 from tests.reference.fdms import FDMSTwin, RaceTwin
 from tests.reference.fedavg import IgnoreTwin
@@ -40,7 +41,9 @@ from understudy import (
     Extrapolated,
     FedAR,
     FedAvgIS,
+    FedFV,
     FedGS,
+    FedMGDA,
     FedVARP,
     Gather,
     HoeffdingRace,
@@ -426,6 +429,32 @@ def test_servers(seed, schedule, name) -> None:
         ),
     }[name]()
     Play(Strategy(server=server), seed).run(IgnoreTwin(N, D), server=twin)
+
+
+substitutions = pytest.mark.parametrize(
+    ("compensator", "twin"),
+    [(Ignore(), IgnoreTwin), (FDMS(), FDMSTwin), (Stale(), StaleTwin)],
+    ids=lambda value: getattr(value, "__name__", repr(value)),
+)
+
+
+@substitutions
+@pytest.mark.parametrize(("epsilon", "length"), [(0.1, "mean"), (1.0, "unit"), (0.0, "mean")])
+def test_fedmgda(seed, compensator, twin, epsilon, length) -> None:
+    aggregator = FedMGDA(epsilon, length)
+    strategy = Strategy(compensator=compensator, aggregator=aggregator, weighting="examples")
+    play = Play(strategy, seed, rtol=1e-10)
+    play.run(twin(N, D), combine=FedMGDATwin(D, epsilon, length))
+
+
+@substitutions
+@pytest.mark.parametrize("alpha", [0.0, 0.1, 0.5])
+@pytest.mark.parametrize("external", ["none", "absent", "came"])
+def test_fedfv(seed, compensator, twin, alpha, external) -> None:
+    aggregator = FedFV(alpha, external)
+    strategy = Strategy(compensator=compensator, aggregator=aggregator, weighting="examples")
+    play = Play(strategy, seed, rtol=1e-10)
+    play.run(twin(N, D), combine=FedFVTwin(D, alpha, external))
 
 
 @by_weighting
