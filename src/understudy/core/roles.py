@@ -66,8 +66,8 @@ class Sampler(Protocol):
         """Distinct ids and their weights; reads only."""
         ...
 
-    def learn(self, state: Any, end: RoundEnd) -> None:
-        """Count all that were picked, whether they came or not."""
+    def learn(self, state: Any, end: RoundEnd) -> Mapping[str, float] | None:
+        """Count all that were picked, whether they came or not; it may return notes for the log."""
         ...
 
 

@@ -182,7 +182,8 @@ def finish_round(strategy: Strategy, state: ServerState, filled: Filled) -> Appl
             clock.lap("step")
         said = strategy.compensator.learn(state.compensator, end, step)
         notes.update(answers.notes(strategy.compensator, "learn", said))
-        strategy.sampler.learn(state.sampler, end)
+        said = strategy.sampler.learn(state.sampler, end)
+        notes.update(answers.notes(strategy.sampler, "learn", said))
         strategy.local.rule.learn(state.local, end)
         clock.lap("learn")
     cohort = end.cohort
