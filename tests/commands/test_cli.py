@@ -192,9 +192,9 @@ def test_list_names_everything_with_its_parameters(command):
         assert lines[lines.index(dropout) + 1].strip() == "counts='compositions'"
     assert "  bernoulli         p or p_min, seed=0" in lines
     assert "  accuracy_last10           accuracy, mean of last 10, %, higher is better" in lines
-    assert "  everyone         –" in lines
+    assert "  everyone               –" in lines
     assert "  sgd       lr=1.0, schedule=constant" in lines
-    assert "  blind            inner=uniform" in lines
+    assert "  blind                  inner=uniform" in lines
     assert "  deadline  latency=latency, seconds=60.0" in lines
     assert "  mlp           hidden=32" in lines
     assert "  iid                 n_clients=20" in lines
