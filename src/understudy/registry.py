@@ -27,6 +27,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "keep_asking": "parts.samplers.keep_asking:KeepAsking",
         "oldest_first": "parts.samplers.oldest_first:OldestFirst",
         "f3ast": "parts.samplers.f3ast:F3AST",
+        "least_available_first": "parts.samplers.least_available:LeastAvailableFirst",
     },
     "compensator": {
         "ignore": "parts.compensators.ignore:Ignore",
@@ -40,6 +41,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "fedau": "parts.compensators.fedau:FedAU",
         "fedstale": "parts.compensators.fedstale:FedStale",
         "mimic": "parts.compensators.mimic:MimiC",
+        "late_updates": "parts.compensators.late_updates:LateUpdates",
         "fedawe": "parts.compensators.fedawe:FedAWE",
         "gather": "parts.compensators.gather:Gather",
         "kriging": "parts.compensators.kriging:Kriging",
@@ -129,6 +131,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "f3ast": "strategies:f3ast",
         "fedmgda": "strategies:fedmgda",
         "fedfv": "strategies:fedfv",
+        "refl": "strategies:refl",
     },
     "analysis": {
         "shapley": "analysis.shapley:shapley",

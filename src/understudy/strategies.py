@@ -29,6 +29,7 @@ from understudy.parts.compensators.fedstale import FedStale
 from understudy.parts.compensators.fedvarp import FedVARP
 from understudy.parts.compensators.gather import Gather
 from understudy.parts.compensators.kriging import Kriging
+from understudy.parts.compensators.late_updates import LateUpdates
 from understudy.parts.compensators.mifa import MIFA
 from understudy.parts.compensators.mimic import MimiC
 from understudy.parts.compensators.race import HoeffdingRace
@@ -40,6 +41,7 @@ from understudy.parts.samplers.blind import Blind
 from understudy.parts.samplers.f3ast import F3AST
 from understudy.parts.samplers.fedgs import FedGS
 from understudy.parts.samplers.keep_asking import KeepAsking
+from understudy.parts.samplers.least_available import LeastAvailableFirst
 from understudy.parts.samplers.oldest_first import OldestFirst
 from understudy.parts.samplers.power_of_choice import PowerOfChoice
 from understudy.parts.samplers.uniform import ByData, Uniform
@@ -50,12 +52,13 @@ from understudy.server.weights import CLIENTS, EXAMPLES
 
 PAPER = "paper"  # as `weighting`, and in a study as `local`: what the method's own paper does
 # FL-FDMS's MNIST setting; FedAR's, which equals MIFA's public defaults; FedGS's FMNIST setting;
-# the defaults of FedAU's and of FedAWE's code
+# the defaults of FedAU's, FedAWE's and REFL's code
 FDMS_LOCAL = Local(lr=0.1, epochs=2, batch_size=5)
 FEDAR_LOCAL = Local(lr=0.1, schedule=inverse_time, epochs=5, batch_size=64, weight_decay=0.001)
 FEDGS_LOCAL = Local(lr=0.1, schedule=Exponential(0.998), steps=10, batch_size=32)
 FEDAU_LOCAL = Local(lr=0.1, steps=5, batch_size=16)
 FEDAWE_LOCAL = Local(lr=0.05, schedule=InverseRoot(), steps=10, batch_size=128)
+REFL_LOCAL = Local(lr=0.05, schedule=Exponential(0.998), steps=20, batch_size=30)
 
 
 def fedavg(**fields: Any) -> Strategy:
@@ -215,6 +218,18 @@ def fedmgda(epsilon: float = 0.1, length: str = "mean", **fields: Any) -> Strate
 def fedfv(alpha: float = 0.1, external: str = "absent", **fields: Any) -> Strategy:
     """FedFV: conflicts are projected away, among those who came and with who is remembered."""
     return _made(fields, compensator=Stale(), aggregator=FedFV(alpha, external))
+
+
+def refl(
+    m: int | float | None = None,
+    rule: str = "refl",
+    rest: int = 5,
+    rates: str = "estimated",
+    **fields: Any,
+) -> Strategy:
+    """REFL: those who will seldom be there are asked, late updates join with less weight."""
+    sampler = LeastAvailableFirst(m, rest, rates)
+    return _made(fields, sampler=sampler, compensator=LateUpdates(rule), local=REFL_LOCAL)
 
 
 def strategy_of(given: object) -> Strategy:

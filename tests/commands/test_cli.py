@@ -207,6 +207,20 @@ def test_list_names_everything_with_its_parameters(command):
     assert entries["mlp"] == "hidden=32"
     assert entries["iid"] == "n_clients=20"
     assert "  synthetic        alpha=0.5, beta=0.5, n_clients=30" in lines  # columns are aligned
+    for dropout in (
+        "  fixed_dropout     alpha=0.5, keep_one_per_group=False, first_round_full=False,",
+        "  fdms_dropout      alpha=0.5, keep_one_per_group=True, first_round_full=True,",
+    ):
+        assert lines[lines.index(dropout) + 1].strip() == "counts='compositions'"
+    assert "  bernoulli         p or p_min, seed=0" in lines
+    assert "  accuracy_last10           accuracy, mean of last 10, %, higher is better" in lines
+    assert "  everyone               –" in lines
+    assert "  sgd       lr=1.0, schedule=constant" in lines
+    assert "  blind                  inner=uniform" in lines
+    assert "  deadline  latency=latency, seconds=60.0" in lines
+    assert "  mlp           hidden=32" in lines
+    assert "  iid                 n_clients=20" in lines
+    assert "  synthetic        alpha=0.5, beta=0.5, n_clients=30" in lines
     blocks = said.out.rstrip("\n").split("\n\n")
     for block, section in zip(blocks, SECTIONS, strict=True):
         assert block.startswith(f"{section.name}: ")

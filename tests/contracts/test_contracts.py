@@ -54,6 +54,8 @@ from understudy import (
     InverseRoot,
     InverseRootHorizon,
     Kriging,
+    LateUpdates,
+    LeastAvailableFirst,
     Linear,
     LinearCutoff,
     Local,
@@ -136,6 +138,8 @@ EXTRA_COMPENSATORS = [
     FedAWE(eta=0.5, clip=0.1),
     Kriging(nearest=2, exact=0),
     FedAWE(model="last"),
+    LateUpdates("exponential", max_age=2),
+    Capped(LateUpdates()),
 ]
 EXTRA_SAMPLERS = [
     Blind(FedGS()),
@@ -144,6 +148,8 @@ EXTRA_SAMPLERS = [
     Blind(Everyone()),
     F3AST(m=2, beta=0.9),
     Blind(F3AST()),
+    LeastAvailableFirst(m=2, rest=0),
+    Blind(LeastAvailableFirst()),
     PowerOfChoice(losses="last"),
     PowerOfChoice(m=2, candidates=3),
     PowerOfChoice(m=2, candidates=0.5),
@@ -311,11 +317,17 @@ def _bad(part: Any, name: str, *values: object, **others: object) -> list[Any]:
 BAD = [
     *(
         case
-        for part in (Uniform, ByData, PowerOfChoice, FedGS, OldestFirst, F3AST)
+        for part in (Uniform, ByData, PowerOfChoice, FedGS, OldestFirst, F3AST, LeastAvailableFirst)
         for case in _bad(part, "m", 0, -1, 0.0, 1.5, -0.1, True, "3", NAN, INF, [2])
     ),
     *_bad(PowerOfChoice, "candidates", 0, 1.5, "all"),
     *_bad(PowerOfChoice, "losses", "first", None),
+    *_bad(LeastAvailableFirst, "rest", -1, 2.5, None),
+    *_bad(LeastAvailableFirst, "rates", "guessed"),
+    *_bad(LateUpdates, "rule", "adasgd", None),
+    *_bad(LateUpdates, "beta", -0.1, 1.1),
+    *_bad(LateUpdates, "c", 0.9, NAN),
+    *_bad(LateUpdates, "max_age", 0, 1.5),
     *_bad(F3AST, "beta", 0, 1, -0.5, NAN),
     *_bad(FedGS, "alpha", -0.1, NAN, INF, "1", None),
     *_bad(FedGS, "scale", "code", None),
@@ -464,6 +476,7 @@ METHODS = {  # what has a paper of its own: sampler, compensator, rule, the pape
     "fedgs": (FedGS(alpha=1), Ignore(), Plain(), "examples"),
     "mdsample": (ByData(), Ignore(), Plain(), "clients"),
     "power_of_choice": (PowerOfChoice(), Ignore(), Plain(), "clients"),
+    "refl": (LeastAvailableFirst(), LateUpdates(), Plain(), "clients"),
     "f3ast": (F3AST(beta=0.01), HorvitzThompson(), Plain(), "examples"),
 }
 
@@ -551,6 +564,12 @@ def test_method_refuses_what_is_no_field(name) -> None:
         (understudy.fedawe(0.5, 2.0, "last"), "compensator", FedAWE(0.5, 2.0, "last")),
         (understudy.fedlaavg(3), "sampler", OldestFirst(3)),
         (understudy.fedlaavg(3, True), "compensator", MIFA(False, True)),
+        (
+            understudy.refl(3, "equal", 2, "known"),
+            "sampler",
+            LeastAvailableFirst(3, 2, "known"),
+        ),
+        (understudy.refl(3, "equal"), "compensator", LateUpdates("equal")),
         (understudy.f3ast(4, 0.2), "sampler", F3AST(4, 0.2)),
         (understudy.mdsample(4), "sampler", ByData(4)),
         (understudy.fedmgda(0.3, "unit"), "aggregator", FedMGDA(0.3, "unit")),

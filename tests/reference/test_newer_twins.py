@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.reference import samplers
 from tests.reference.drive import D, N, Play
 from tests.reference.fedau import FedAUTwin
+from tests.reference.fedavg import IgnoreTwin
 from tests.reference.fedawe import FedAWETwin
 from tests.reference.fedstale import FedStaleTwin
+from tests.reference.late_updates import LateUpdatesTwin
 from tests.reference.mimic import MimiCTwin
 from tests.reference.samplers import F3ASTTwin
 from tests.reference.twin import Facts, Part, Twin
@@ -21,6 +24,8 @@ from understudy import (
     FedAWE,
     FedStale,
     HorvitzThompson,
+    LateUpdates,
+    LeastAvailableFirst,
     Local,
     MimiC,
     Strategy,
@@ -98,6 +103,37 @@ def test_fedawe(seed, sampler, weighting, eta, clip, model) -> None:
             assert 0 < applied.notes["fedawe_clipped"] <= 1
     assert n_checked >= 20
     assert twin.clipped >= (0 if clip is None else 10)
+
+
+@by_schedule
+@pytest.mark.parametrize("sampler", [Everyone(), Uniform(5)], ids=repr)
+@pytest.mark.parametrize(
+    "settings", [("refl",), ("refl", 0.9, 1.0, 3), ("inverse",), ("exponential",), ("equal",)]
+)
+def test_late_updates(seed, sampler, schedule, settings) -> None:
+    twin = LateUpdatesTwin(N, D, *settings)
+    play = played(seed, LateUpdates(*settings), sampler, "examples", schedule)
+    rounds = [applied for _, _, applied in play.against(twin)]
+    assert twin.n_late >= 3
+    assert sum("late_weight" in applied.notes for applied in rounds) >= 3
+
+
+@pytest.mark.parametrize("rest", [0, 4])
+@pytest.mark.parametrize("rates", ["estimated", "known"])
+def test_least_available_first(seed, rest, rates) -> None:
+    """Those who rest come last, all others by their probability; who is taken of equals is free."""
+    play = Play(Strategy(sampler=LeastAvailableFirst(3, rest, rates)), seed, rtol=CLOSE)
+    there, last_pick = [0] * N, {}
+    for now, cohort, _ in play.against(IgnoreTwin(N, D)):
+        chances = now.p if rates == "known" else [(1 + k) / (2 + now.t) for k in there]
+        reachable = np.flatnonzero(now.available).tolist()
+        order = samplers.least_available(reachable, chances, last_pick, now.t, rest)
+        picked = cohort.wanted.tolist()
+        assert sorted(order[i] for i in picked) == sorted(order.values())[:3]
+        for i in reachable:
+            there[i] += 1
+        for i in picked:
+            last_pick[i] = now.t
 
 
 class HorvitzThompsonTwin(Twin):

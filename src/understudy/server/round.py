@@ -107,6 +107,7 @@ def select_cohort(
             start=None if starts is None else starts(state.compensator, asked),
             correction=strategy.local.rule.correction(state.local, asked),
             lr=strategy.local.lr_at(state.updates),
+            available=reachable,
         )
 
 
