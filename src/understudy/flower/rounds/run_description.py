@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from understudy.core.describe import describe
 from understudy.core.roles import Availability
+from understudy.representation.facts import kept_label_counts
 from understudy.server.state import ServerState
 from understudy.server.strategy import Strategy
 
@@ -27,8 +28,13 @@ def resolved_run(
     }
 
 
-def facts_of(state: ServerState, names: Sequence[str]) -> dict[str, Any]:
-    """What is known of the clients by now; sizes are None where nobody has told them."""
+def facts_of(
+    state: ServerState, names: Sequence[str], timing: Mapping[str, float] | None = None
+) -> dict[str, Any]:
+    """What is known of the clients by now, and when rounds end.
+
+    Sizes are None where nobody has told them; `timing` is there where our own loop plays.
+    """
     counts = state.label_counts
     sizes = [None if np.isnan(size) else float(size) for size in state.n_examples]
     return {
@@ -37,6 +43,8 @@ def facts_of(state: ServerState, names: Sequence[str]) -> dict[str, Any]:
         "groups": None,
         "left": np.flatnonzero(~state.active).tolist(),
         "sizes": sizes if any(size is not None for size in sizes) else None,
+        "label_counts": kept_label_counts(counts),
+        "timing": None if timing is None else dict(timing),
         "n_parameters": state.n_parameters,
         "n_classes": None if counts is None else counts.shape[1],
         "data": "live federation",
