@@ -56,9 +56,10 @@ class ClientFacts:
         resolved : mapping, optional
             The run's settings, for the deadline.
         """
-        deadline = _mapping(facts.get("timing")).get("deadline")
-        if deadline is None and resolved is not None:
-            deadline = _deadline(resolved.get("delay"))
+        settings = {} if resolved is None else resolved
+        deadline = _mapping(settings.get("timing")).get("deadline")  # of a live federation
+        if deadline is None:
+            deadline = _deadline(settings.get("delay"))
         return cls(
             [str(name) for name in _list(facts.get("names"))],
             np.array([_number(size) for size in _list(facts.get("sizes"))], dtype=np.float64),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,13 +28,8 @@ def resolved_run(
     }
 
 
-def facts_of(
-    state: ServerState, names: Sequence[str], timing: Mapping[str, float] | None = None
-) -> dict[str, Any]:
-    """What is known of the clients by now, and when rounds end.
-
-    Sizes are None where nobody has told them; `timing` is there where our own loop plays.
-    """
+def facts_of(state: ServerState, names: Sequence[str]) -> dict[str, Any]:
+    """What is known of the clients by now; sizes are None where nobody has told them."""
     counts = state.label_counts
     sizes = [None if np.isnan(size) else float(size) for size in state.n_examples]
     return {
@@ -44,7 +39,6 @@ def facts_of(
         "left": np.flatnonzero(~state.active).tolist(),
         "sizes": sizes if any(size is not None for size in sizes) else None,
         "label_counts": kept_label_counts(counts),
-        "timing": None if timing is None else dict(timing),
         "n_parameters": state.n_parameters,
         "n_classes": None if counts is None else counts.shape[1],
         "data": "live federation",

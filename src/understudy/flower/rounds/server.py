@@ -72,6 +72,8 @@ class LiveServer:
         self.busy: list[Busy] = []  # of the run before
         self.missed: list[LiveRound] = []  # before anybody was known
         self.n_rounds = 0  # how many are wanted, for the log
+        self.timing: dict[str, float] = {}  # when a round ends, for who watches; {}: not our loop's
+        self.warnings = Warnings(limits=limits)
         self._declared, self._ids = Declared(clients, members.population), frozenset(clients)
         self._availability, self._ledger = availability, ledger
         self._clock = clock
@@ -79,8 +81,6 @@ class LiveServer:
         self._loop: RoundLoop | None = None
         self._outcomes: OutcomeFile | None = None
         self.results: ResultFile | None = None
-        self.timing: dict[str, float] | None = None  # in seconds, where our own loop plays
-        self.warnings = Warnings(limits=limits)
         self._is_over = False  # whether the folder was released
 
     # -- beginning and resuming ----------------------------------------------------------------
@@ -425,9 +425,9 @@ class LiveServer:
             **resolved_run(self.strategy, self._availability, n_arrays),
             "rounds": self.n_rounds,
             "seed": self.seed,
+            **({"timing": self.timing} if self.timing else {}),
         }
-        facts = facts_of(self.state, self._names, self.timing)
-        self.loop.describe(self.own.run, resolved, facts)
+        self.loop.describe(self.own.run, resolved, facts_of(self.state, self._names))
 
     @property
     def _names(self) -> list[str]:
@@ -441,7 +441,7 @@ class LiveServer:
             state.n_examples,
             state.label_counts,
             left=np.flatnonzero(~state.active).tolist(),
-            deadline=None if self.timing is None else self.timing["deadline"],
+            deadline=self.timing.get("deadline"),
         )
 
 
