@@ -616,7 +616,7 @@ def any_round_is_stored(folder):
          "small.toml: scale: no scale named 'huge'; the study has none"),
         (["small.toml", "--set", "rounds"], "--set: expected key=value, got 'rounds'"),
         (["small.toml", "--block", "a"], "--block: no block 'a'; the study has none"),
-        (["fdms-fig1", "--block", "a"], "--block: no block 'a'; known: mnist, cifar10"),
+        (["fdms-fig1", "--block", "a"], "--block: no block 'a'; known: mnist, mnist_as_published"),
         (["small.toml", "--set", "lr=0.1"], "--set lr: no such key; did you mean 'local.lr'?"),
         (["small.toml", "--set", "alpha=0.1"],
          "--set alpha: no such key; did you mean 'availability.alpha'?"),
