@@ -131,8 +131,8 @@ def test_an_unknown_kind(command):
     assert said.err == (
         "understudy: unknown name 'smplers'; did you mean 'samplers'? kinds: "
         "strategies, samplers, compensators, races, cutoffs, guards, aggregators, servers, local, "
-        "rules, schedules, availability, delays, data, partitions, models, losses, analyses, "
-        "measures\n"
+        "rules, schedules, availability, chances, delays, data, partitions, models, losses, "
+        "analyses, measures\n"
     )
 
 
@@ -185,7 +185,7 @@ def test_list_names_everything_with_its_parameters(command):
     assert (said.code, said.err) == (0, "")
     lines = said.out.splitlines()
     assert max(map(len, lines)) <= 80
-    plain, friends = (lines.index(f"  {name:17}  alpha=0.5, {rest}") for name, rest in (
+    plain, friends = (lines.index(f"  {name:18}  alpha=0.5, {rest}") for name, rest in (
         ("fixed_dropout", "keep_one_per_group=False,"),
         ("fdms_dropout", "keep_one_per_group=True, first_round_full=True,"),
     ))  # fmt: skip

@@ -43,10 +43,14 @@ from understudy import (
     HoeffdingRace,
     Ignore,
     InverseRootHorizon,
+    LabelDirichlet,
+    LabelHalves,
     Linear,
     LinearCutoff,
     Local,
+    Markov,
     Median,
+    MinSeparation,
     Momentum,
     NormGuard,
     OldestFirst,
@@ -55,6 +59,7 @@ from understudy import (
     Population,
     PowerOfChoice,
     Proximal,
+    RoundRobin,
     Scaffold,
     Sgd,
     SqrtCutoff,
@@ -145,6 +150,9 @@ EXTRA_AVAILABILITY = [
     FixedDropout(alpha=0.0),
     VanishingDropout(alpha=0.7, power=1.0),
     Gone([2, 5], since=3, inner=Bernoulli(0.6)),
+    Bernoulli(LabelDirichlet(mean=0.5)),
+    Markov(LabelHalves(), comes_back=0.3),
+    MinSeparation(2, RoundRobin(3, 1)),
 ]
 
 SAMPLERS = [made(part) for part in registry.SAMPLERS.values()] + EXTRA_SAMPLERS
