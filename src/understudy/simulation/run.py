@@ -71,6 +71,7 @@ class SimulationState:
     flight: InFlight
     clock: float  # simulated seconds
     about: str  # what the run is, as JSON: anything else that differs is refused
+    recent: torch.Tensor  # (r, d) models of the rounds before, where a mean of several is evaluated
 
 
 class OtherEngine(CheckpointError):
@@ -177,7 +178,8 @@ class Run:
         def own(setup: Setup) -> SimulationState:
             rows = None if settings.delay is None else setup.rows(slots=FEW)
             flight = InFlight.none(start, rows)
-            return SimulationState(attendance, waiting, flight, 0.0, about)
+            none = start.new_zeros((0, len(start)))
+            return SimulationState(attendance, waiting, flight, 0.0, about, none)
 
         if folder is not None and (folder / "server" / STATE).is_file():
             _refuse_other_run(folder, about, self._task.recipe.engine)
@@ -325,7 +327,7 @@ class Run:
         timings |= applied.timings
 
         clock = perf_counter()
-        metrics, client_metrics = self._evaluator.after(t, state.params)
+        metrics, client_metrics = self._evaluator.after(t, self._evaluated())
         timings["evaluate"] = perf_counter() - clock
         timings["round"] = perf_counter() - begin
         megabytes = state.params.nbytes / 1e6
@@ -359,6 +361,15 @@ class Run:
         rest = self._trainer.train(self.state.params, replace(cohort, asked=others), into="oracle")
         true = dict(trained) | dict(rest)
         return oracle.compare(filled, ids, [true[int(i)] for i in ids], self.federation.groups)
+
+    def _evaluated(self) -> torch.Tensor:
+        """What is evaluated: the model, or the mean of the last models there are."""
+        params, models = self.state.params, self.settings.evaluate_mean_of
+        if models == 1:
+            return params
+        recent = torch.cat([self._own.recent, params[None]])
+        self._own.recent = recent[-(models - 1) :].clone()
+        return recent.mean(dim=0)
 
     def _noted(self, log: RoundLog) -> RoundLog:
         self._rows.append(row_of(log))
@@ -536,6 +547,10 @@ def simulate(
     evaluate_every, per_client_every : int
         After every so many rounds, and after the last; 0: never per client. Per client means on a
         test set in the proportions of its own labels.
+    evaluate_mean_of : int
+        What is evaluated, for clients too: the mean of the models after this many last rounds, or
+        of those there are; 1: the model itself. FedExP's paper evaluates the mean of two. It
+        changes no round, and ``run.module()`` is the last model.
     oracle : bool
         Train the absent too, and log how far each round was from the one with everybody.
     device : str
