@@ -96,10 +96,28 @@ _PARTS: dict[str, dict[str, str]] = {
         "markov": "parts.availability.markov:Markov",
         "cyclic": "parts.availability.periodic:Cyclic",
         "diurnal": "parts.availability.periodic:Diurnal",
+        "own_cycle": "parts.availability.periodic:OwnCycle",
+        "sine": "parts.availability.fluctuating:Sine",
+        "staircase": "parts.availability.fluctuating:Staircase",
+        "arriving": "parts.availability.staged:Arriving",
+        "departing": "parts.availability.staged:Departing",
+        "round_robin": "parts.availability.staged:RoundRobin",
+        "min_separation": "parts.availability.separation:MinSeparation",
+        "fedau_bernoulli": "parts.availability.protocols:fedau_bernoulli",
+        "fedau_markov": "parts.availability.protocols:fedau_markov",
+        "fedau_cyclic": "parts.availability.protocols:fedau_cyclic",
+        "fedawe_sine": "parts.availability.protocols:fedawe_sine",
+        "fedawe_staircase": "parts.availability.protocols:fedawe_staircase",
+        "fedawe_interleaved": "parts.availability.protocols:fedawe_interleaved",
+        "wang_ji_groups": "parts.availability.protocols:wang_ji_groups",
         "trace": "parts.availability.trace:Trace",
         "last_rounds_away": "parts.availability.scripted:LastRoundsAway",
         "full_start": "parts.availability.full_start:FullStart",
         "gone": "parts.availability.gone:Gone",
+    },
+    "chances": {
+        "label_dirichlet": "parts.availability.chances:LabelDirichlet",
+        "label_halves": "parts.availability.chances:LabelHalves",
     },
     "delay": {
         "failure": "parts.delay:Failure",
@@ -239,6 +257,7 @@ SERVERS = Registry("server")
 RULES = Registry("rule")
 SCHEDULES = Registry("schedule")
 AVAILABILITY = Registry("availability")
+CHANCES = Registry("chances")
 DELAYS = Registry("delay")
 STRATEGIES = Registry("strategy")
 

@@ -131,8 +131,8 @@ def test_an_unknown_kind(command):
     assert said.err == (
         "understudy: unknown name 'smplers'; did you mean 'samplers'? kinds: "
         "strategies, samplers, compensators, races, cutoffs, guards, aggregators, servers, local, "
-        "rules, schedules, availability, delays, data, partitions, models, losses, analyses, "
-        "measures\n"
+        "rules, schedules, availability, chances, delays, data, partitions, models, losses, "
+        "analyses, measures\n"
     )
 
 
