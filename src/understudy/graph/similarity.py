@@ -20,7 +20,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from understudy.core.types import Vectors
-from understudy.graph.products import Rows, gram, gram_float32, largest_entries
+from understudy.graph.products import Rows, gram_float32, largest_entries, scaled_gram
 
 __all__ = [
     "cosine_rows",
@@ -54,7 +54,7 @@ def cosines(
     products = gram_float32(vectors, n_parameters, groups) if single else None
     if products is None:
         largest = largest_entries(vectors, n_parameters)
-        products = gram(vectors, n_parameters, largest, narrowest=_NARROWEST, groups=groups)
+        products = scaled_gram(vectors, n_parameters, largest, narrowest=_NARROWEST, groups=groups)
     norms = np.sqrt(np.diag(products))
     scale = np.outer(norms, norms)
     cosine = np.divide(products, scale, out=np.zeros_like(products), where=scale > 0)
@@ -65,7 +65,7 @@ def distances(vectors: Vectors, n_parameters: int) -> Matrix:
     """(k, k) Euclidean distance of each pair over the first `n_parameters` entries."""
     largest = float(largest_entries(vectors, n_parameters).max(initial=0.0)) or 1.0
     scale = np.full(len(vectors), largest)
-    products = gram(vectors, n_parameters, scale, narrowest=_NARROWEST)
+    products = scaled_gram(vectors, n_parameters, scale, narrowest=_NARROWEST)
     squares = np.diag(products)
     apart = np.sqrt(np.maximum(squares[:, None] + squares[None, :] - 2 * products, 0.0))
     with np.errstate(over="ignore"):  # a hostile update is as far as a number goes
@@ -74,7 +74,7 @@ def distances(vectors: Vectors, n_parameters: int) -> Matrix:
 
 def gram(vectors: Vectors, n_parameters: int) -> Matrix:
     """(k, k) scalar products over the first `n_parameters` entries, in float64."""
-    return _gram(vectors, n_parameters, np.zeros(len(vectors)), narrowest=_NARROWEST)
+    return scaled_gram(vectors, n_parameters, np.zeros(len(vectors)), narrowest=_NARROWEST)
 
 
 def cosine_similarity(features: ArrayLike) -> Matrix:
@@ -233,7 +233,7 @@ def cosine_rows(
         def products(of: NDArray[np.intp], among: NDArray[np.intp]) -> Matrix:
             return unit[of] @ unit[among].T
     else:
-        table = gram(rows, d, largest, narrowest=1, unknown=~known)
+        table = scaled_gram(rows, d, largest, narrowest=1, unknown=~known)
         norms = np.sqrt(np.where(known, np.diagonal(table), 1.0))
         table /= norms[:, None]
         table /= norms[None, :]
@@ -264,75 +264,13 @@ def _known_cosines(rows: Rows, k: int, d: int, name: str) -> Matrix:
             f"{name} must be finite (or NaN: not known), row {infinite.argmax()} is not"
         )
     known = largest > 0  # false for NaN
-    products = gram(rows, d, largest, narrowest=1, unknown=~known)
+    products = scaled_gram(rows, d, largest, narrowest=1, unknown=~known)
     norms = np.sqrt(np.where(known, np.diagonal(products), 1.0))
     cosine: Matrix = np.clip((products + products.T) / 2 / np.outer(norms, norms), -1.0, 1.0)
     cosine[~known, :] = np.nan
     cosine[:, ~known] = np.nan
     np.fill_diagonal(cosine, 1.0)
     return cosine
-
-
-def _gram(
-    rows: Rows,
-    n_columns: int,
-    scale: Matrix,
-    *,
-    narrowest: int,
-    unknown: Bools | None = None,
-    groups: Sequence[NDArray[np.int64]] | None = None,
-) -> Matrix:
-    """(k, k) scalar products of rows over their first columns, each divided by its scale.
-
-    `scale` (k,) is the largest entry of each row, so that no square leaves the range; where it is
-    not above zero, the row is taken as it is. Those `unknown` count as zero. One BLAS call for each
-    piece (and group, if only pairs within `groups` are wanted: the others stay 0), where a loop
-    over pairs would read every row k times.
-    """
-    total = np.zeros((len(rows), len(rows)))
-    divisor = np.where(scale > 0, scale, 1.0)[:, None]
-    for piece in _pieces(rows, n_columns, narrowest):
-        piece /= divisor
-        if unknown is not None:
-            piece[unknown] = 0.0
-        if groups is None or (len(groups) == 1 and len(groups[0]) == len(rows)):
-            total += piece @ piece.T
-        else:
-            total += _products_within(piece, groups)
-    return total
-
-
-def _products_within(piece: Matrix, groups: Sequence[NDArray[np.int64]]) -> Matrix:
-    """(k, k) scalar products of the rows of each group; 0 for pairs of no group."""
-    products = np.zeros((len(piece), len(piece)))
-    for group in groups:
-        members = piece[group]
-        products[np.ix_(group, group)] = members @ members.T
-    return products
-
-
-def _largest(rows: Rows, n_columns: int) -> Matrix:
-    """(k,) largest absolute entry of each row; NaN where it has one."""
-    if isinstance(rows, np.ndarray):
-        return np.array([np.abs(row[:n_columns]).max() for row in rows], dtype=np.float64)
-    return np.array([float(row[:n_columns].abs().max()) for row in rows])
-
-
-def _pieces(rows: Rows, n_columns: int, narrowest: int) -> Iterator[Matrix]:
-    """(k, width) copies in float64 of some columns after the other."""
-    width = max(narrowest, _CHUNK // max(1, len(rows)))
-    for start in range(0, n_columns, width):
-        columns = slice(start, min(start + width, n_columns))
-        if isinstance(rows, np.ndarray):
-            yield rows[:, columns].astype(np.float64)
-            continue
-        if isinstance(rows, torch.Tensor):
-            piece = rows[:, columns]
-        else:
-            # rows of a memory on the disk are on the CPU, wherever those are that came
-            device = rows[0].device
-            piece = torch.stack([row[columns].to(device) for row in rows])
-        yield piece.detach().cpu().to(torch.float64, copy=True).numpy()
 
 
 def _to_numpy(values: torch.Tensor) -> Matrix:
