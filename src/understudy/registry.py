@@ -96,7 +96,6 @@ _PARTS: dict[str, dict[str, str]] = {
         "combined": "parts.delay:Combined",
     },
     "strategy": {
-        "concord": "strategies:concord",
         "fedavg": "strategies:fedavg",
         "waiting_fedavg": "strategies:waiting_fedavg",
         "fedprox": "strategies:fedprox",
@@ -110,6 +109,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "fedgs": "strategies:fedgs",
         "mdsample": "strategies:mdsample",
         "power_of_choice": "strategies:power_of_choice",
+        "concord": "strategies:concord",
     },
     "analysis": {
         "shapley": "analysis.shapley:shapley",
