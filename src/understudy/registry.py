@@ -126,7 +126,6 @@ _PARTS: dict[str, dict[str, str]] = {
         "combined": "parts.delay:Combined",
     },
     "strategy": {
-        "concord": "strategies:concord",
         "fedavg": "strategies:fedavg",
         "waiting_fedavg": "strategies:waiting_fedavg",
         "fedprox": "strategies:fedprox",
@@ -150,6 +149,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "fedmgda": "strategies:fedmgda",
         "fedfv": "strategies:fedfv",
         "refl": "strategies:refl",
+        "concord": "strategies:concord",
     },
     "analysis": {
         "shapley": "analysis.shapley:shapley",

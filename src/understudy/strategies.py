@@ -72,7 +72,7 @@ def waiting_fedavg(m: int | float | None = None, **fields: Any) -> Strategy:
     return _made(fields, sampler=sampler, compensator=Gather(), local=FEDAR_LOCAL)
 
 
-def concord(bound: float | None = None, **fields: Any) -> Strategy:
+def concord(bound: float | None = 5.0, **fields: Any) -> Strategy:
     """Kriging and Concord: absent updates predicted, and a step that agrees with everyone's."""
     return _made(
         fields,

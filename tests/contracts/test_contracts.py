@@ -183,7 +183,7 @@ EXTRA_AVAILABILITY = [
 
 SAMPLERS = [made(part) for part in registry.SAMPLERS.values()] + EXTRA_SAMPLERS
 COMPENSATORS = [made(part) for part in registry.COMPENSATORS.values()] + EXTRA_COMPENSATORS
-AGGREGATORS = [made(part) for part in registry.AGGREGATORS.values()]
+AGGREGATORS = [made(part) for part in registry.AGGREGATORS.values()] + [Concord(exact=0)]
 AVAILABILITIES = [made(part) for part in registry.AVAILABILITY.values()] + EXTRA_AVAILABILITY
 
 
@@ -373,13 +373,14 @@ BAD = [
     *_bad(Capped, "inner", FDMS, Uniform(), FedVARP(), Stale("model"), FedAR(), FedAvgIS()),
     *_bad(Capped, "share", 0, -0.2, 1.01, NAN, "0.2", None),
     *_bad(Kriging, "nugget", 0, -0.1, NAN),
-    *(case for name in ("decay", "forget") for case in _bad(Kriging, name, 0, 1.1, NAN)),
+    *(case for name in ("decay", "evidence_decay") for case in _bad(Kriging, name, 0, 1.1, NAN)),
     *(case for name in ("prior", "alike") for case in _bad(Kriging, name, 0, -1, INF)),
     *_bad(Kriging, "nearest", 0, 2.5),
     *_bad(Kriging, "exact", -1, 2.5),
     *_bad(Concord, "ridge", 0, -0.1, NAN),
     *_bad(Concord, "centred", "yes", None),
     *_bad(Concord, "bound", 0.99, NAN, "2"),
+    *_bad(Concord, "exact", -1, 2.5),
     *_bad(NormGuard, "factor", 0.99, 0, NAN, INF, None),
     *_bad(TrimmedMean, "share", 0.5, -0.1, NAN),
     *(case for part in (Sgd, Momentum, Adam, Yogi) for case in _bad(part, "lr", 0, -1, NAN, "1")),

@@ -248,15 +248,15 @@ def test_waiting_for_those_who_were_drawn(seed, inner, weighting) -> None:
     [
         ({}, Linear(), inverse_time),
         ({"nearest": 2}, Linear(), constant),
-        ({}, Concord(), inverse_time),
+        ({}, Concord(bound=None), inverse_time),
         (
-            {"nugget": 0.3, "decay": 0.8, "forget": 0.9, "prior": 1.0, "alike": 1.0},
-            Concord(0.3, centred=False),
+            {"nugget": 0.3, "decay": 0.8, "evidence_decay": 0.9, "prior": 1.0, "alike": 1.0},
+            Concord(0.3, centred=False, bound=None),
             constant,
         ),
         ({}, Concord(bound=1.2), constant),
     ],
-    ids=str,
+    ids=["plain", "nearest", "concord", "other settings", "bound"],
 )
 @pytest.mark.parametrize(
     ("sampler", "weighting", "retire"),
