@@ -27,6 +27,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "keep_asking": "parts.samplers.keep_asking:KeepAsking",
         "oldest_first": "parts.samplers.oldest_first:OldestFirst",
         "f3ast": "parts.samplers.f3ast:F3AST",
+        "oort": "parts.samplers.oort:Oort",
         "least_available_first": "parts.samplers.least_available:LeastAvailableFirst",
     },
     "compensator": {
@@ -122,6 +123,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "mdsample": "strategies:mdsample",
         "power_of_choice": "strategies:power_of_choice",
         "f3ast": "strategies:f3ast",
+        "oort": "strategies:oort",
         "refl": "strategies:refl",
     },
     "analysis": {

@@ -38,6 +38,7 @@ from understudy.parts.samplers.fedgs import FedGS
 from understudy.parts.samplers.keep_asking import KeepAsking
 from understudy.parts.samplers.least_available import LeastAvailableFirst
 from understudy.parts.samplers.oldest_first import OldestFirst
+from understudy.parts.samplers.oort import Oort
 from understudy.parts.samplers.power_of_choice import PowerOfChoice
 from understudy.parts.samplers.uniform import ByData, Uniform
 from understudy.parts.schedules import Exponential, InverseRoot, inverse_time
@@ -185,6 +186,11 @@ def f3ast(m: int | float | None = None, beta: float = 0.01, **fields: Any) -> St
     return _made(
         fields, sampler=sampler, compensator=compensator, local=FEDGS_LOCAL, paper=EXAMPLES
     )
+
+
+def oort(m: int | float | None = None, losses: str = "last", **fields: Any) -> Strategy:
+    """Oort: those whose loss is large and who are fast, and some who were never seen."""
+    return _made(fields, sampler=Oort(m, losses=losses), local=REFL_LOCAL)
 
 
 def refl(

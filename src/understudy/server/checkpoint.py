@@ -60,6 +60,7 @@ LATER = (
     "extra.attendance",
     "extra.availability",
     "extra.flight.rows",
+    "extra.flight.seconds",
 )
 
 __all__ = ["FolderInUse", "commit", "load_state", "resume", "save_state"]
