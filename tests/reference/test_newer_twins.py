@@ -131,15 +131,21 @@ def test_late_updates(seed, sampler, schedule, settings) -> None:
 def test_least_available_first(seed, rest, rates) -> None:
     """Those who rest come last, all others by their probability; who is taken of equals is free."""
     play = Play(Strategy(sampler=LeastAvailableFirst(3, rest, rates)), seed, rtol=CLOSE)
-    there, last_pick = [0] * N, {}
+    there, counted, last_pick = [0] * N, [0] * N, {}
     for now, cohort, _ in play.against(IgnoreTwin(N, D)):
-        chances = now.p if rates == "known" else [(1 + k) / (2 + now.t) for k in there]
+        chances = (
+            now.p
+            if rates == "known"
+            else [k / n if n else 0.5 for k, n in zip(there, counted, strict=True)]
+        )
         reachable = np.flatnonzero(now.available).tolist()
         order = samplers.least_available(reachable, chances, last_pick, now.t, rest)
         picked = cohort.wanted.tolist()
         assert sorted(order[i] for i in picked) == sorted(order.values())[:3]
-        for i in reachable:
-            there[i] += 1
+        for i in range(N):
+            there[i] += i in reachable
+            owes = any(int(j) == i and now.t - s <= 5 for j, s in cohort.pending)
+            counted[i] += i in reachable or not owes
         for i in picked:
             last_pick[i] = now.t
 
