@@ -27,6 +27,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "keep_asking": "parts.samplers.keep_asking:KeepAsking",
         "oldest_first": "parts.samplers.oldest_first:OldestFirst",
         "f3ast": "parts.samplers.f3ast:F3AST",
+        "oort": "parts.samplers.oort:Oort",
         "least_available_first": "parts.samplers.least_available:LeastAvailableFirst",
     },
     "compensator": {
@@ -148,6 +149,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "f3ast": "strategies:f3ast",
         "fedmgda": "strategies:fedmgda",
         "fedfv": "strategies:fedfv",
+        "oort": "strategies:oort",
         "refl": "strategies:refl",
         "concord": "strategies:concord",
     },

@@ -43,6 +43,7 @@ from understudy.parts.samplers.fedgs import FedGS
 from understudy.parts.samplers.keep_asking import KeepAsking
 from understudy.parts.samplers.least_available import LeastAvailableFirst
 from understudy.parts.samplers.oldest_first import OldestFirst
+from understudy.parts.samplers.oort import Oort
 from understudy.parts.samplers.power_of_choice import PowerOfChoice
 from understudy.parts.samplers.uniform import ByData, Uniform
 from understudy.parts.schedules import Exponential, InverseRoot, inverse_time
@@ -218,6 +219,11 @@ def fedmgda(epsilon: float = 0.1, length: str = "mean", **fields: Any) -> Strate
 def fedfv(alpha: float = 0.1, external: str = "absent", **fields: Any) -> Strategy:
     """FedFV: conflicts are projected away, among those who came and with who is remembered."""
     return _made(fields, compensator=Stale(), aggregator=FedFV(alpha, external))
+
+
+def oort(m: int | float | None = None, losses: str = "last", **fields: Any) -> Strategy:
+    """Oort: those whose loss is large and who are fast, and some who were never seen."""
+    return _made(fields, sampler=Oort(m, losses=losses), local=REFL_LOCAL)
 
 
 def refl(

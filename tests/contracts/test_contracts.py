@@ -68,6 +68,7 @@ from understudy import (
     Momentum,
     NormGuard,
     OldestFirst,
+    Oort,
     Outcome,
     Plain,
     Population,
@@ -154,6 +155,9 @@ EXTRA_SAMPLERS = [
     F3AST(m=2, beta=0.9),
     Blind(F3AST()),
     LeastAvailableFirst(m=2, rest=0),
+    Oort(m=2, epsilon=0.2, window=1),
+    Oort(losses="asked"),
+    Blind(Oort()),
     Blind(LeastAvailableFirst()),
     PowerOfChoice(losses="last"),
     PowerOfChoice(m=2, candidates=3),
@@ -325,11 +329,26 @@ def _bad(part: Any, name: str, *values: object, **others: object) -> list[Any]:
 BAD = [
     *(
         case
-        for part in (Uniform, ByData, PowerOfChoice, FedGS, OldestFirst, F3AST, LeastAvailableFirst)
+        for part in (
+            Uniform,
+            ByData,
+            PowerOfChoice,
+            FedGS,
+            OldestFirst,
+            F3AST,
+            LeastAvailableFirst,
+            Oort,
+        )
         for case in _bad(part, "m", 0, -1, 0.0, 1.5, -0.1, True, "3", NAN, INF, [2])
     ),
     *_bad(PowerOfChoice, "candidates", 0, 1.5, "all"),
     *_bad(PowerOfChoice, "losses", "first", None),
+    *(case for name in ("epsilon", "epsilon_min", "clip") for case in _bad(Oort, name, -0.1, 2)),
+    *(case for name in ("decay", "cutoff", "percentile") for case in _bad(Oort, name, 0, 101)),
+    *_bad(Oort, "alpha", -1, NAN),
+    *_bad(Oort, "window", 0, 2.5),
+    *_bad(Oort, "pace", -1, NAN),
+    *_bad(Oort, "losses", "first", None),
     *_bad(LeastAvailableFirst, "rest", -1, 2.5, None),
     *_bad(LeastAvailableFirst, "rates", "guessed"),
     *_bad(LateUpdates, "rule", "adasgd", None),
@@ -485,6 +504,7 @@ METHODS = {  # what has a paper of its own: sampler, compensator, rule, the pape
     "fedgs": (FedGS(alpha=1), Ignore(), Plain(), "examples"),
     "mdsample": (ByData(), Ignore(), Plain(), "clients"),
     "power_of_choice": (PowerOfChoice(), Ignore(), Plain(), "clients"),
+    "oort": (Oort(), Ignore(), Plain(), "clients"),
     "refl": (LeastAvailableFirst(), LateUpdates(), Plain(), "clients"),
     "f3ast": (F3AST(beta=0.01), HorvitzThompson(), Plain(), "examples"),
 }
@@ -573,6 +593,7 @@ def test_method_refuses_what_is_no_field(name) -> None:
         (understudy.fedawe(0.5, 2.0, "last"), "compensator", FedAWE(0.5, 2.0, "last")),
         (understudy.fedlaavg(3), "sampler", OldestFirst(3)),
         (understudy.fedlaavg(3, True), "compensator", MIFA(False, True)),
+        (understudy.oort(3, "asked"), "sampler", Oort(3, losses="asked")),
         (
             understudy.refl(3, "equal", 2, "known"),
             "sampler",

@@ -307,6 +307,8 @@ class Run:
         clock = perf_counter()
         comes = np.isfinite(seconds)  # whoever never answers need not be trained
         trained = self._trainer.train(state.params, replace(cohort, asked=cohort.asked[comes]))
+        if settings.delay is not None:
+            trained = replace(trained, seconds=seconds[comes])
         in_time = seconds[comes] <= deadline
         timings["train"] = perf_counter() - clock
 
