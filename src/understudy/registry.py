@@ -57,11 +57,14 @@ _PARTS: dict[str, dict[str, str]] = {
         "adam": "parts.servers:Adam",
         "yogi": "parts.servers:Yogi",
         "extrapolated": "parts.extrapolated:Extrapolated",
+        "generalized_fedavg": "parts.amplified:GeneralizedFedAvg",
     },
     "rule": {
         "plain": "parts.local:Plain",
         "proximal": "parts.local:Proximal",
         "scaffold": "parts.local:Scaffold",
+        "amplified_scaffold": "parts.amplified:AmplifiedScaffold",
+        "focus": "parts.focus:Focus",
     },
     "schedule": {
         "constant": "parts.schedules:constant",
@@ -113,6 +116,9 @@ _PARTS: dict[str, dict[str, str]] = {
         "fedexp": "strategies:fedexp",
         "fedmgda": "strategies:fedmgda",
         "fedfv": "strategies:fedfv",
+        "generalized_fedavg": "strategies:generalized_fedavg",
+        "amplified_scaffold": "strategies:amplified_scaffold",
+        "focus": "strategies:focus",
     },
     "analysis": {
         "shapley": "analysis.shapley:shapley",

@@ -20,6 +20,7 @@ from understudy.core.shown import part_text
 from understudy.graph.noise_answers import NoiseAnswers
 from understudy.parts.aggregators.fedfv import FedFV
 from understudy.parts.aggregators.fedmgda import FedMGDA
+from understudy.parts.amplified import AmplifiedScaffold, GeneralizedFedAvg
 from understudy.parts.compensators.fdms import FDMS
 from understudy.parts.compensators.fedar import FedAR
 from understudy.parts.compensators.fedvarp import FedVARP
@@ -29,6 +30,7 @@ from understudy.parts.compensators.race import HoeffdingRace
 from understudy.parts.compensators.reweight import FedAvgIS
 from understudy.parts.compensators.stale import Stale
 from understudy.parts.extrapolated import Extrapolated
+from understudy.parts.focus import Focus
 from understudy.parts.local import Local, Proximal, Scaffold
 from understudy.parts.samplers.blind import Blind
 from understudy.parts.samplers.fedgs import FedGS
@@ -149,6 +151,22 @@ def fedmgda(epsilon: float = 0.1, length: str = "mean", **fields: Any) -> Strate
 def fedfv(alpha: float = 0.1, external: str = "absent", **fields: Any) -> Strategy:
     """FedFV: conflicts are projected away, among those who came and with who is remembered."""
     return _made(fields, compensator=Stale(), aggregator=FedFV(alpha, external))
+
+
+def generalized_fedavg(period: int = 10, factor: float = 1.5, **fields: Any) -> Strategy:
+    """Generalized FedAvg: what a period adds up to is amplified at its end."""
+    return _made(fields, server=GeneralizedFedAvg(period, factor))
+
+
+def amplified_scaffold(period: int = 10, factor: float = 1.5, **fields: Any) -> Strategy:
+    """Amplified SCAFFOLD: the same with variates that are averaged over a period."""
+    server = GeneralizedFedAvg(period, factor)
+    return _made(fields, rule=AmplifiedScaffold(period), server=server)
+
+
+def focus(**fields: Any) -> Strategy:
+    """FOCUS: the mean of everyone's last gradient; clients send how theirs changed."""
+    return _made(fields, rule=Focus(), compensator=MIFA(wait=False))
 
 
 def strategy_of(given: object) -> Strategy:
