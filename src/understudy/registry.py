@@ -36,6 +36,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "fedvarp": "parts.compensators.fedvarp:FedVARP",
         "fedavg_is": "parts.compensators.reweight:FedAvgIS",
         "gather": "parts.compensators.gather:Gather",
+        "kriging": "parts.compensators.kriging:Kriging",
         "capped": "parts.compensators.capped:Capped",
     },
     "race": {"hoeffding_race": "parts.compensators.race:HoeffdingRace"},
@@ -50,6 +51,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "trimmed_mean": "parts.aggregators.robust:TrimmedMean",
         "fedmgda": "parts.aggregators.fedmgda:FedMGDA",
         "fedfv": "parts.aggregators.fedfv:FedFV",
+        "concord": "parts.aggregators.concord:Concord",
     },
     "server": {
         "sgd": "parts.servers:Sgd",
@@ -119,6 +121,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "generalized_fedavg": "strategies:generalized_fedavg",
         "amplified_scaffold": "strategies:amplified_scaffold",
         "focus": "strategies:focus",
+        "concord": "strategies:concord",
     },
     "analysis": {
         "shapley": "analysis.shapley:shapley",

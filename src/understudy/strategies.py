@@ -18,6 +18,7 @@ from understudy import registry
 from understudy.core.roles import Compensator, LocalRule, Sampler
 from understudy.core.shown import part_text
 from understudy.graph.noise_answers import NoiseAnswers
+from understudy.parts.aggregators.concord import Concord
 from understudy.parts.aggregators.fedfv import FedFV
 from understudy.parts.aggregators.fedmgda import FedMGDA
 from understudy.parts.amplified import AmplifiedScaffold, GeneralizedFedAvg
@@ -25,6 +26,7 @@ from understudy.parts.compensators.fdms import FDMS
 from understudy.parts.compensators.fedar import FedAR
 from understudy.parts.compensators.fedvarp import FedVARP
 from understudy.parts.compensators.gather import Gather
+from understudy.parts.compensators.kriging import Kriging
 from understudy.parts.compensators.mifa import MIFA
 from understudy.parts.compensators.race import HoeffdingRace
 from understudy.parts.compensators.reweight import FedAvgIS
@@ -38,6 +40,7 @@ from understudy.parts.samplers.keep_asking import KeepAsking
 from understudy.parts.samplers.power_of_choice import PowerOfChoice
 from understudy.parts.samplers.uniform import ByData, Uniform
 from understudy.parts.schedules import Exponential, inverse_time
+from understudy.parts.servers import Momentum
 from understudy.server.strategy import Strategy
 from understudy.server.weights import CLIENTS, EXAMPLES
 
@@ -57,6 +60,18 @@ def waiting_fedavg(m: int | float | None = None, **fields: Any) -> Strategy:
     """FedAvg with S = m devices as MIFA's authors run it: drawn of all, waited for, one mean."""
     sampler = KeepAsking(Blind(Uniform(m)))
     return _made(fields, sampler=sampler, compensator=Gather(), local=FEDAR_LOCAL)
+
+
+def concord(bound: float | None = 5.0, **fields: Any) -> Strategy:
+    """Kriging and Concord: absent updates predicted, and a step that agrees with everyone's."""
+    return _made(
+        fields,
+        paper=EXAMPLES,
+        compensator=Kriging(),
+        aggregator=Concord(bound=bound),
+        server=Momentum(lr=1.0, beta=0.5),
+        local=FDMS_LOCAL,
+    )
 
 
 def fedprox(mu: float = 0.01, m: int | float | None = None, **fields: Any) -> Strategy:

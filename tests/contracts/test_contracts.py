@@ -32,6 +32,7 @@ from understudy import (
     Blind,
     ByData,
     Capped,
+    Concord,
     Contributions,
     Everyone,
     Exponential,
@@ -48,6 +49,7 @@ from understudy import (
     HoeffdingRace,
     Ignore,
     InverseRootHorizon,
+    Kriging,
     Linear,
     LinearCutoff,
     Local,
@@ -124,6 +126,7 @@ EXTRA_COMPENSATORS = [
     Capped(Stale()),
     Capped(FDMS(), 0.05),
     Capped(MIFA()),
+    Kriging(nearest=2, exact=0),
 ]
 EXTRA_SAMPLERS = [
     Blind(FedGS()),
@@ -155,7 +158,7 @@ EXTRA_AVAILABILITY = [
 
 SAMPLERS = [made(part) for part in registry.SAMPLERS.values()] + EXTRA_SAMPLERS
 COMPENSATORS = [made(part) for part in registry.COMPENSATORS.values()] + EXTRA_COMPENSATORS
-AGGREGATORS = [made(part) for part in registry.AGGREGATORS.values()]
+AGGREGATORS = [made(part) for part in registry.AGGREGATORS.values()] + [Concord(exact=0)]
 AVAILABILITIES = [made(part) for part in registry.AVAILABILITY.values()] + EXTRA_AVAILABILITY
 
 
@@ -330,6 +333,15 @@ BAD = [
     *_bad(SqrtCutoff, "t0", -1.0),
     *_bad(Capped, "inner", FDMS, Uniform(), FedVARP(), Stale("model"), FedAR(), FedAvgIS()),
     *_bad(Capped, "share", 0, -0.2, 1.01, NAN, "0.2", None),
+    *_bad(Kriging, "nugget", 0, -0.1, NAN),
+    *(case for name in ("decay", "evidence_decay") for case in _bad(Kriging, name, 0, 1.1, NAN)),
+    *(case for name in ("prior", "alike") for case in _bad(Kriging, name, 0, -1, INF)),
+    *_bad(Kriging, "nearest", 0, 2.5),
+    *_bad(Kriging, "exact", -1, 2.5),
+    *_bad(Concord, "ridge", 0, -0.1, NAN),
+    *_bad(Concord, "centred", "yes", None),
+    *_bad(Concord, "bound", 0.99, NAN, "2"),
+    *_bad(Concord, "exact", -1, 2.5),
     *_bad(NormGuard, "factor", 0.99, 0, NAN, INF, None),
     *_bad(TrimmedMean, "share", 0.5, -0.1, NAN),
     *(case for part in (Sgd, Momentum, Adam, Yogi) for case in _bad(part, "lr", 0, -1, NAN, "1")),
@@ -420,7 +432,7 @@ def test_a_class_instead_of_a_part_is_told_how_to_write_it() -> None:
 
 # -- whole methods -------------------------------------------------------------------------------
 
-METHODS = {  # sampler, compensator, rule, the paper's weighting
+METHODS = {  # what has a paper of its own: sampler, compensator, rule, the paper's weighting
     "fedavg": (Everyone(), Ignore(), Plain(), "examples"),
     "fedprox": (ByData(), Ignore(), Proximal(0.01), "clients"),
     "fdms": (Everyone(), FDMS(), Plain(), "clients"),
@@ -506,6 +518,7 @@ def test_method_refuses_what_is_no_field(name) -> None:
             FDMS(race=HoeffdingRace(scale=0.5)),
         ),
         (understudy.stale("model"), "compensator", Stale("model")),
+        (understudy.concord(bound=3.0), "aggregator", Concord(bound=3.0)),
         (understudy.mifa(wait=False), "compensator", MIFA(wait=False)),
         (understudy.fedar(0.2, 7, "linear"), "compensator", FedAR(0.2, 7, "linear")),
         (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.reference import aggregators, samplers
+from tests.reference import aggregators, concord, samplers
 from tests.reference.amplified import AmplifiedScaffoldTwin, FocusTwin, GeneralizedTwin
 from tests.reference.capped import CappedTwin
 from tests.reference.conflicts import FedFVTwin, FedMGDATwin
@@ -17,6 +17,7 @@ from tests.reference.fedavg_is import FedAvgISTwin
 from tests.reference.fedgs import best_pick, distances, objective
 from tests.reference.fedvarp import FedVARPTwin
 from tests.reference.guard import NormGuardTwin
+from tests.reference.kriging import KrigingTwin
 from tests.reference.memory import FedARTwin, MIFATwin
 from tests.reference.scaffold import ScaffoldTwin
 from tests.reference.servers import (
@@ -37,6 +38,7 @@ from understudy import (
     Blind,
     ByData,
     Capped,
+    Concord,
     Everyone,
     Extrapolated,
     FedAR,
@@ -51,6 +53,8 @@ from understudy import (
     HoeffdingRace,
     Ignore,
     KeepAsking,
+    Kriging,
+    Linear,
     Local,
     Median,
     Momentum,
@@ -241,6 +245,69 @@ def test_waiting_for_those_who_were_drawn(seed, inner, weighting) -> None:
             assert "gather_missing" not in applied.notes
     assert n_steps >= 5
     assert n_waited >= 3
+
+
+@pytest.mark.parametrize(
+    ("options", "aggregator", "schedule"),
+    [
+        ({}, Linear(), inverse_time),
+        ({"nearest": 2}, Linear(), constant),
+        ({}, Concord(bound=None), inverse_time),
+        (
+            {"nugget": 0.3, "decay": 0.8, "evidence_decay": 0.9, "prior": 1.0, "alike": 1.0},
+            Concord(0.3, centred=False, bound=None),
+            constant,
+        ),
+        ({}, Concord(bound=1.2), constant),
+    ],
+    ids=["plain", "nearest", "concord", "other settings", "bound"],
+)
+@pytest.mark.parametrize(
+    ("sampler", "weighting", "retire"),
+    [(Everyone(), "examples", (16, 2)), (Blind(Uniform(4)), "clients", None)],
+    ids=["everyone", "some"],
+)
+def test_kriging(seed, sampler, weighting, retire, schedule, options, aggregator) -> None:
+    compensator = Kriging(**options, exact=0 if "nearest" in options else 256)
+    strategy = Strategy(
+        sampler=sampler,
+        compensator=compensator,
+        aggregator=aggregator,
+        local=Local(schedule=schedule),
+        weighting=weighting,
+    )
+    n_parameters = D - 2
+    play = Play(strategy, seed, n_parameters=n_parameters)
+    twin = KrigingTwin(N, D, n_parameters, owed=lambda: play.owed, **options)
+
+    def combine(parts):
+        if isinstance(aggregator, Linear):
+            return concord.plain_update(parts, D, n_parameters)
+        return concord.update(
+            parts,
+            D,
+            n_parameters,
+            aggregator.ridge,
+            share=twin.share,
+            centred=aggregator.centred,
+            bound=aggregator.bound,
+            buffers_from=("came",),
+        )
+
+    play.run(twin, combine=combine, retire=retire)
+    assert twin.n_late > twin.n_dropped
+
+
+@pytest.mark.parametrize(
+    ("compensator", "twin"),
+    [(Ignore(), IgnoreTwin), (FDMS(), FDMSTwin), (MIFA(), MIFATwin), (FedAvgIS(), FedAvgISTwin)],
+    ids=lambda value: getattr(value, "__name__", repr(value)),
+)
+@pytest.mark.parametrize("bound", [None, 1.5])
+def test_concord(seed, compensator, twin, bound) -> None:
+    strategy = Strategy(compensator=compensator, aggregator=Concord(bound=bound))
+    play = Play(strategy, seed)
+    play.run(twin(N, D), combine=lambda parts: concord.update(parts, D, D, bound=bound))
 
 
 @by_weighting

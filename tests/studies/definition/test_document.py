@@ -309,7 +309,7 @@ def test_seeds(seeds: str, meant: tuple[int, ...]) -> None:
             ("study: strategies.x.method: no strategy named 'fdsm'; did you mean 'fdms'? known: "
             "fedavg, waiting_fedavg, fedprox, fdms, stale, mifa, fedar, fedvarp, fedavg_is, "
             "scaffold, fedgs, "
-            "mdsample, power_of_choice"),
+            "mdsample, power_of_choice, concord"),
         ),
         (
             {"strategies": "[strategies]\nx = 3"},
