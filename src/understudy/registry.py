@@ -61,6 +61,9 @@ _PARTS: dict[str, dict[str, str]] = {
         "concord": "parts.aggregators.concord:Concord",
         "fedmgda": "parts.aggregators.fedmgda:FedMGDA",
         "fedfv": "parts.aggregators.fedfv:FedFV",
+        "fedmgda": "parts.aggregators.fedmgda:FedMGDA",
+        "fedfv": "parts.aggregators.fedfv:FedFV",
+        "concord": "parts.aggregators.concord:Concord",
     },
     "server": {
         "sgd": "parts.servers:Sgd",
@@ -68,11 +71,14 @@ _PARTS: dict[str, dict[str, str]] = {
         "adam": "parts.servers:Adam",
         "yogi": "parts.servers:Yogi",
         "extrapolated": "parts.extrapolated:Extrapolated",
+        "generalized_fedavg": "parts.amplified:GeneralizedFedAvg",
     },
     "rule": {
         "plain": "parts.local:Plain",
         "proximal": "parts.local:Proximal",
         "scaffold": "parts.local:Scaffold",
+        "amplified_scaffold": "parts.amplified:AmplifiedScaffold",
+        "focus": "parts.focus:Focus",
     },
     "schedule": {
         "constant": "parts.schedules:constant",
@@ -151,6 +157,9 @@ _PARTS: dict[str, dict[str, str]] = {
         "fedfv": "strategies:fedfv",
         "oort": "strategies:oort",
         "refl": "strategies:refl",
+        "generalized_fedavg": "strategies:generalized_fedavg",
+        "amplified_scaffold": "strategies:amplified_scaffold",
+        "focus": "strategies:focus",
         "concord": "strategies:concord",
     },
     "analysis": {

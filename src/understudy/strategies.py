@@ -21,6 +21,7 @@ from understudy.graph.noise_answers import NoiseAnswers
 from understudy.parts.aggregators.concord import Concord
 from understudy.parts.aggregators.fedfv import FedFV
 from understudy.parts.aggregators.fedmgda import FedMGDA
+from understudy.parts.amplified import AmplifiedScaffold, GeneralizedFedAvg
 from understudy.parts.compensators.fdms import FDMS
 from understudy.parts.compensators.fedar import FedAR
 from understudy.parts.compensators.fedau import NEVER, FedAU
@@ -36,6 +37,7 @@ from understudy.parts.compensators.race import HoeffdingRace
 from understudy.parts.compensators.reweight import FedAvgIS, HorvitzThompson
 from understudy.parts.compensators.stale import Stale
 from understudy.parts.extrapolated import Extrapolated
+from understudy.parts.focus import Focus
 from understudy.parts.local import Local, Proximal, Scaffold
 from understudy.parts.samplers.blind import Blind
 from understudy.parts.samplers.f3ast import F3AST
@@ -236,6 +238,22 @@ def refl(
     """REFL: those who will seldom be there are asked, late updates join with less weight."""
     sampler = LeastAvailableFirst(m, rest, rates)
     return _made(fields, sampler=sampler, compensator=LateUpdates(rule), local=REFL_LOCAL)
+
+
+def generalized_fedavg(period: int = 10, factor: float = 1.5, **fields: Any) -> Strategy:
+    """Generalized FedAvg: what a period adds up to is amplified at its end."""
+    return _made(fields, server=GeneralizedFedAvg(period, factor))
+
+
+def amplified_scaffold(period: int = 10, factor: float = 1.5, **fields: Any) -> Strategy:
+    """Amplified SCAFFOLD: the same with variates that are averaged over a period."""
+    server = GeneralizedFedAvg(period, factor)
+    return _made(fields, rule=AmplifiedScaffold(period), server=server)
+
+
+def focus(**fields: Any) -> Strategy:
+    """FOCUS: the mean of everyone's last gradient; clients send how theirs changed."""
+    return _made(fields, rule=Focus(), compensator=MIFA(wait=False))
 
 
 def strategy_of(given: object) -> Strategy:
