@@ -15,7 +15,7 @@ import numpy.typing as npt
 from understudy.core.printable import one_line
 from understudy.core.types import Floats, Outcome, RoundLog
 from understudy.journal.follow import Rounds, follow
-from understudy.studies.store.log_codec import ASKED, WANTED
+from understudy.representation.representation import ASKED, WANTED
 
 Bytes = npt.NDArray[np.uint8]
 
