@@ -36,7 +36,7 @@ class Presence(IntEnum):
 
 
 # Okabe and Ito's colours where they are; remembered updates fade with age, also without colours
-KINDS = {
+KINDS: dict[int, tuple[str, str]] = {
     Presence.CAME: (OUTCOME_COLOURS[Outcome.CAME], "came"),
     Presence.LATE: ("#56B4E9", "late"),
     Presence.REMEMBERED: ("#00664B", "remembered, 1 round old"),
