@@ -272,8 +272,8 @@ def test_a_killed_supernode_without_a_lasting_id_is_a_loud_line_and_can_be_conti
 def a_node_that_is_gone_for_good_is_left_out(live, folder, settings, client_id):
     """Killed again and not started: after two more rounds the log names it, and so does a watch."""
     server = live.app / "digits_app" / "server_app.py"
-    options = "warn=Thresholds(rounds=2), min_available_nodes=1, min_train_nodes=1, "
-    text = server.read_text().replace("UnderstudyStrategy(", f"UnderstudyStrategy({options}", 1)
+    options = "warn=Thresholds(rounds=2), min_available_nodes=1, min_train_nodes=1"
+    text = server.read_text().replace("deadline=float(", f"{options}, deadline=float(", 1)
     assert options in text
     with_import = "\nfrom understudy.representation import Thresholds\nfrom understudy.flower"
     server.write_text(text.replace("\nfrom understudy.flower", with_import, 1))

@@ -1,4 +1,4 @@
-"""What a terminal shows of runs: followed while they go on, without a page and its server."""
+"""What a terminal shows of runs: followed while they run, without a page and its server."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Watched:
             return ClientFacts.told(self.run.facts)
 
     def new(self, since: int) -> Iterator[RoundLog]:
-        """Rounds from `since` on; at 0 the run begins anew."""
+        """Rounds from `since` on; at 0 the run begins again."""
         if since == 0:
             self._begin()
         for log in self._place.new(since):

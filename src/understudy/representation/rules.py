@@ -312,7 +312,7 @@ def failed(seen: Seen) -> Iterator[Found]:
 
 
 def one_row(seen: Seen) -> Iterator[Found]:
-    """A client that speaks for many others."""
+    """A client whose row represents many others."""
     limits, largest = seen.limits, seen.one_row.largest()
     if largest is None:
         return
