@@ -23,6 +23,7 @@ from understudy.commands.run import run
 from understudy.commands.show import show
 from understudy.commands.studies import studies
 from understudy.commands.table import table
+from understudy.commands.watch import watch
 
 app = typer.Typer(
     name="understudy",
@@ -59,6 +60,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "studies": studies,
     "list": list_parts,
     "show": show,
+    "watch": watch,
     "table": table,
     "plot": plot,
     "report": report,

@@ -18,7 +18,7 @@ from understudy.measures import MEASURES
 COMMANDS = [
     "run", "studies", "list", "show", "table", "plot", "report", "export", "doctor",
     "new-app",
-    "retire",
+    "retire", "watch",
 ]  # fmt: skip
 
 
