@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,6 +41,7 @@ def client_rows(
         if len(mine) < MOST_TOLD:
             mine.append({"round": one.t, "reason": one.reason, "detail": one.detail, "id": one.who})
     sizes = run.facts.get("sizes") or []
+    answered = how_answered(run.folder) if run.is_live and not run.key else {}
     last = cells[-LAST:]
     rows = [
         {
@@ -54,12 +57,30 @@ def client_rows(
             "refusals": refusals.get(k, []),
             "standIns": stand_ins.get(k, []),
             "left": bool(left[k]),
+            **answered.get(k, {}),
         }
         for k in shown
     ]
     total = int(found.sum())
     unknown = refusals.get(-1, [])
     return {"rows": rows, "found": total, "of": columns.n_clients, "strangers": unknown}
+
+
+def how_answered(folder: Path) -> dict[int, dict[str, Any]]:
+    """Of a live run's clients: how long each takes to answer, and what was said of it last."""
+    if find_spec("flwr") is None:  # whoever only looks need not have Flower
+        return {}
+    from understudy.flower.rounds.outcomes import newest_outcomes
+
+    seconds: dict[int, list[float]] = {}
+    found: dict[int, dict[str, Any]] = {}
+    for one in newest_outcomes(folder):
+        found[one.client] = {"detail": one.detail, "seconds": None}
+        if one.seconds is not None:
+            seconds.setdefault(one.client, []).append(one.seconds)
+    for client, known in seconds.items():
+        found[client]["seconds"] = float(np.median(known))
+    return found
 
 
 def _matching(names: Sequence[str], search: str) -> Bools:

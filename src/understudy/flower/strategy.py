@@ -258,6 +258,11 @@ class UnderstudyStrategy(FlowerStrategy):
         deadline = min(self.timing.deadline, float(timeout))
         self._mailbox.timing = replace(self.timing, deadline=deadline)
         self.server.n_rounds = num_rounds
+        self.server.timing = {
+            "deadline": deadline,
+            "quorum": self.timing.quorum,
+            "grace": self.timing.grace,
+        }
         logger.info("Starting %s:", type(self).__name__)
         self.summary()
         result = Result()

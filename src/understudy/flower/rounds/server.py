@@ -68,6 +68,7 @@ class LiveServer:
         self.busy: list[Busy] = []  # of the run before
         self.missed: list[LiveRound] = []  # before anybody was known
         self.n_rounds = 0  # how many are wanted, for the log
+        self.timing: dict[str, float] = {}  # when a round ends, for who watches; {}: not our loop's
         self._declared, self._ids = Declared(clients, members.population), frozenset(clients)
         self._availability, self._ledger = availability, ledger
         self._clock = clock
@@ -411,6 +412,7 @@ class LiveServer:
             **resolved_run(self.strategy, self._availability, n_arrays),
             "rounds": self.n_rounds,
             "seed": self.seed,
+            **({"timing": self.timing} if self.timing else {}),
         }
         self.loop.describe(self.own.run, resolved, facts_of(self.state, names))
 
