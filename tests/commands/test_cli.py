@@ -185,12 +185,13 @@ def test_list_names_everything_with_its_parameters(command):
     assert (said.code, said.err) == (0, "")
     lines = said.out.splitlines()
     assert max(map(len, lines)) <= 80
-    for dropout in (
-        "  fixed_dropout     alpha=0.5, keep_one_per_group=False, first_round_full=False,",
-        "  fdms_dropout      alpha=0.5, keep_one_per_group=True, first_round_full=True,",
-    ):
-        assert lines[lines.index(dropout) + 1].strip() == "counts='compositions'"
-    assert "  bernoulli         p or p_min, seed=0" in lines
+    plain, friends = (lines.index(f"  {name:17}  alpha=0.5, {rest}") for name, rest in (
+        ("fixed_dropout", "keep_one_per_group=False,"),
+        ("fdms_dropout", "keep_one_per_group=True, first_round_full=True,"),
+    ))  # fmt: skip
+    assert lines[plain + 1].strip() == "first_round_full=False, counts='compositions'"
+    assert lines[friends + 1].strip() == "counts='compositions'"
+    assert "  bernoulli          p or p_min, seed=0" in lines
     assert "  accuracy_last10           accuracy, mean of last 10, %, higher is better" in lines
     assert "  everyone         –" in lines
     assert "  sgd       lr=1.0, schedule=constant" in lines
@@ -225,6 +226,10 @@ schedules: factor on a learning rate, by round
   exponential
     decay ** t; FedGS multiplies its step by 0.998 in each round.
     decay=0.998
+
+  inverse_root
+    1 / sqrt(t / period + 1); FedAWE's experiments have a period of 10.
+    period=10.0
 
   inverse_root_horizon
     1 / sqrt(rounds) in every round: the step that rates of O(1/√T) are stated

@@ -1,6 +1,6 @@
 """How alike are two clients? By their updates, for FL-FDMS, or by their data, for FedGS's graph.
 
-`cosines` and `distances` are of this round's updates. The other three are answers for the graph;
+`cosines`, `distances` and `gram` are of updates. The other three are answers for the graph;
 in these NaN means "not known yet". Everything is float64, and a Gram matrix is summed over pieces
 of d, so that no second copy of all updates is made.
 
@@ -22,10 +22,12 @@ from numpy.typing import ArrayLike, NDArray
 from understudy.core.types import Bools, Vectors
 
 __all__ = [
+    "cosine_rows",
     "cosine_similarity",
     "cosines",
     "distances",
     "functional_similarity",
+    "gram",
     "update_similarity",
 ]
 
@@ -62,6 +64,11 @@ def distances(vectors: Vectors, n_parameters: int) -> Matrix:
     apart = np.sqrt(np.maximum(squares[:, None] + squares[None, :] - 2 * products, 0.0))
     with np.errstate(over="ignore"):  # a hostile update is as far as a number goes
         return np.asarray(np.minimum(apart * largest, np.finfo(np.float64).max))
+
+
+def gram(vectors: Vectors, n_parameters: int) -> Matrix:
+    """(k, k) scalar products over the first `n_parameters` entries, in float64."""
+    return _gram(vectors, n_parameters, np.zeros(len(vectors)), narrowest=_NARROWEST)
 
 
 def cosine_similarity(features: ArrayLike) -> Matrix:
@@ -181,6 +188,67 @@ def functional_similarity(
     return np.maximum(cosine_similarity(np.array(rows).reshape(n_clients, width)), 0.0)
 
 
+def cosine_rows(
+    rows: Matrix | Sequence[torch.Tensor],
+    ids: NDArray[np.integer],
+    n_clients: int,
+    least: float = -1.0,
+) -> Callable[[int, int], Matrix]:
+    """A function that gives rows of V, (N, N), which is never there as a whole.
+
+    Parameters
+    ----------
+    rows
+        What is compared: a matrix (k, f), or k vectors of one length. A row of zeros or with a NaN
+        is a client that is not known yet.
+    ids
+        (k,) whose rows they are, ascending; nothing is known of the other clients.
+    n_clients
+        N.
+    least
+        Smaller cosines are set to this one.
+
+    Notes
+    -----
+    Wide rows are multiplied once, in pieces of columns, and V is kept in float32; of narrow ones
+    the products are made when they are asked for.
+    """
+    k = len(rows)
+    d = (rows.shape[1] if isinstance(rows, np.ndarray) else len(rows[0])) if k else 0
+    largest = _largest(rows, d) if k and d else np.zeros(k)
+    known = np.isfinite(largest) & (largest > 0)
+    place = np.full(n_clients, -1)
+    place[ids[known]] = np.flatnonzero(known)
+    there = place >= 0
+    if isinstance(rows, np.ndarray) and d <= _NARROWEST:
+        unit = np.divide(rows, largest[:, None], out=np.zeros_like(rows), where=known[:, None])
+        unit /= np.maximum(np.sqrt((unit**2).sum(axis=1, keepdims=True)), 1e-300)
+
+        def products(of: NDArray[np.intp], among: NDArray[np.intp]) -> Matrix:
+            return unit[of] @ unit[among].T
+    else:
+        table = _gram(rows, d, largest, narrowest=1, unknown=~known)
+        norms = np.sqrt(np.where(known, np.diagonal(table), 1.0))
+        table /= norms[:, None]
+        table /= norms[None, :]
+        cosine = table.astype(np.float32)
+        del table
+
+        def products(of: NDArray[np.intp], among: NDArray[np.intp]) -> Matrix:
+            return cosine[of][:, among].astype(np.float64)
+
+    def block(start: int, stop: int) -> Matrix:
+        found = np.full((stop - start, n_clients), np.nan)
+        mine = np.flatnonzero(there[start:stop])
+        if len(mine):
+            alike = np.clip(products(place[start + mine], place[there]), -1.0, 1.0)
+            found[np.ix_(mine, np.flatnonzero(there))] = np.maximum(alike, least)
+        found[np.arange(stop - start), np.arange(start, stop)] = 1.0
+        return found
+
+    return block
+
+
 def _known_cosines(rows: Rows, k: int, d: int, name: str) -> Matrix:
     """Cosines of k rows of length d; NaN between one that is zero or has a NaN and any other."""
     largest = _largest(rows, d) if k and d else np.zeros(k)
@@ -255,7 +323,9 @@ def _pieces(rows: Rows, n_columns: int, narrowest: int) -> Iterator[Matrix]:
         if isinstance(rows, torch.Tensor):
             piece = rows[:, columns]
         else:
-            piece = torch.stack([row[columns] for row in rows])
+            # rows of a memory on the disk are on the CPU, wherever those are that came
+            device = rows[0].device
+            piece = torch.stack([row[columns].to(device) for row in rows])
         yield piece.detach().cpu().to(torch.float64, copy=True).numpy()
 
 
