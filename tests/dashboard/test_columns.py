@@ -34,11 +34,15 @@ def columns_of(logs):
 def voices_by_hand(logs):
     """Client by client: what spoke for each in the last of these rounds, and how old it was."""
     last = logs[-1]
-    seen = {}
+    known, asked = {}, {}  # the round that the newest known update began in, and that asked last
     for log in logs[:-1]:
         for client, outcome in enumerate(log.outcome):
-            if outcome in (Outcome.CAME, Outcome.LATE):
-                seen[client] = log.t
+            if outcome == Outcome.CAME:
+                known[client] = log.t
+            elif outcome == Outcome.LATE and client in asked:
+                known[client] = max(known.get(client, -1), asked[client])
+            elif outcome == Outcome.MISSING:
+                asked[client] = log.t
     found = []
     for client, outcome in enumerate(last.outcome):
         speakers = [
@@ -49,8 +53,7 @@ def voices_by_hand(logs):
         if client in speakers and outcome == Outcome.CAME:
             found.append(1)
         elif client in speakers:
-            since = last.t if outcome == Outcome.LATE else seen.get(client, -1)
-            age = max(1, last.t - since)
+            age = last.t - known.get(client, last.t - 1)
             found.append(4 + sum(age >= least for least in (2, 4, 8, 16)))
         elif any(source >= 0 for source in speakers):
             found.append(2)
