@@ -9,7 +9,6 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import SimpleNamespace
 from urllib.parse import urlencode
 
 import numpy as np
@@ -77,9 +76,9 @@ class Client:
 
 
 @contextmanager
-def served(*folders, host="127.0.0.1"):
+def served(*folders, host="127.0.0.1", port=0):
     """A client of a server for these folders, let in."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    with socket.create_server(("127.0.0.1", port)) as listening:
         port = listening.getsockname()[1]
         app = dashboard_app(folders, token=TOKEN, host=host, port=port)
         config = uvicorn.Config(
@@ -88,10 +87,10 @@ def served(*folders, host="127.0.0.1"):
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
-        waited = SimpleNamespace(until=time.monotonic() + 60)
+        end = time.monotonic() + 60
         while not server.started:
             assert thread.is_alive()
-            assert time.monotonic() < waited.until
+            assert time.monotonic() < end
             time.sleep(0.01)
         client = Client(port, app.app.state.hub)
         client.enter()

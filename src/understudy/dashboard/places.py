@@ -96,6 +96,7 @@ class Places:
 
     def __init__(self, given: Sequence[Path]) -> None:
         self._given = [path.absolute() for path in given]
+        self._known: dict[Path, dict[str, RunInfo]] = {}  # by folder, as it was last read
         self._totals: dict[str, int | None] = {}  # a cell's rounds never change: it is their hash
 
     def stamp(self) -> tuple[object, ...]:
@@ -116,12 +117,15 @@ class Places:
                 words = "holds no run yet; it is looked at again and again"
                 troubles.append(Trouble(place.name, words if place.is_dir() else "is not there"))
             for home in homes:
+                before = self._known.get(home, {})
                 try:
-                    found = list(self._runs_in(home, place))
+                    found = {run.id: run for run in self._runs_in(home, place)}
                 except FAULTS as error:
                     troubles.append(Trouble(home.name, without_folder(error, home)))
+                    found = before  # it may be in the middle of being written
                 else:
-                    runs |= {run.id: run for run in found}
+                    self._known[home] = found
+                runs |= found
         return list(runs.values()), troubles
 
     def _runs_in(self, home: Path, given: Path) -> Iterator[RunInfo]:
