@@ -16,6 +16,7 @@ from understudy.plots.levels import intervals, levels
 from understudy.plots.pairs import similarity, stood_in
 from understudy.plots.saving import pdf, png, svg
 from understudy.plots.style import Style, styles
+from understudy.plots.traces import trace
 
 __all__ = [
     "OUTCOME_COLOURS",
@@ -36,4 +37,5 @@ __all__ = [
     "styles",
     "substitution_error",
     "svg",
+    "trace",
 ]
