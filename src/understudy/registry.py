@@ -118,6 +118,8 @@ _PARTS: dict[str, dict[str, str]] = {
         "fedawe_interleaved": "parts.availability.protocols:fedawe_interleaved",
         "wang_ji_groups": "parts.availability.protocols:wang_ji_groups",
         "trace": "parts.availability.trace:Trace",
+        "flash_trace": "parts.availability.trace:FlashTrace",
+        "fedscale_trace": "parts.availability.trace:FedScaleTrace",
         "last_rounds_away": "parts.availability.scripted:LastRoundsAway",
         "full_start": "parts.availability.full_start:FullStart",
         "gone": "parts.availability.gone:Gone",
@@ -129,6 +131,7 @@ _PARTS: dict[str, dict[str, str]] = {
     "delay": {
         "failure": "parts.delay:Failure",
         "latency": "parts.delay:Latency",
+        "recorded_latency": "parts.recorded_latency:RecordedLatency",
         "deadline": "parts.delay:Deadline",
         "combined": "parts.delay:Combined",
     },
