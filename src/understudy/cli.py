@@ -22,6 +22,7 @@ from understudy.commands.run import run
 from understudy.commands.show import show
 from understudy.commands.studies import studies
 from understudy.commands.table import table
+from understudy.commands.try_out import try_table
 
 app = typer.Typer(
     name="understudy",
@@ -55,6 +56,7 @@ def _root(
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "run": run,
+    "try": try_table,
     "studies": studies,
     "list": list_parts,
     "show": show,

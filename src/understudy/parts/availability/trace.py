@@ -13,6 +13,7 @@ import numpy as np
 
 from understudy.core import checks
 from understudy.core.csv_files import csv_rows
+from understudy.core.describe import added
 from understudy.core.rng import generator
 from understudy.core.shown import shown
 from understudy.core.types import Bools, Floats, Ints, Population
@@ -160,6 +161,9 @@ class Trace:
     seed : int
         Which devices: they are dealt to the clients in a random order, each once before any is
         dealt a second time (as it must be where there are more clients than devices).
+    by_name : bool
+        Each client is the device of its own name; clients without names, or one that the recording
+        does not have, are an error.
 
     Notes
     -----
@@ -178,6 +182,7 @@ class Trace:
     seconds_per_round: float = 600
     drop_first_seconds: float = 600
     seed: int = 0
+    by_name: bool = added("0.2", False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.file, str | Path):
@@ -185,6 +190,7 @@ class Trace:
         checks.number("seconds_per_round", self.seconds_per_round, low=0, low_open=True)
         checks.number("drop_first_seconds", self.drop_first_seconds, low=0)
         checks.integer("seed", self.seed, low=0)
+        checks.choice("by_name", self.by_name, (True, False))
 
     def init(self, population: Population) -> TraceState:
         recording = read_trace(_found(Path(self.file)))
@@ -194,7 +200,10 @@ class Trace:
                 f"drop_first_seconds: expected less than the recording's {recording.end:g} seconds "
                 f"({self.file}), got {self.drop_first_seconds!r}"
             )
-        device = _dealt(len(recording.devices), int(population.n_clients), self.seed)
+        if self.by_name:
+            device = _of_the_same_name(recording.devices, population, self.file)
+        else:
+            device = _dealt(len(recording.devices), int(population.n_clients), self.seed)
         starts, stops = [], []
         for client, which in enumerate(device):
             for session in recording.sessions[which]:
@@ -214,6 +223,17 @@ class Trace:
 
     def rates(self, state: TraceState, t: int) -> None:
         return None
+
+
+def _of_the_same_name(devices: tuple[str, ...], population: Population, file: str | Path) -> Ints:
+    """(N,) the device of each client's own name."""
+    if population.names is None:
+        raise ValueError("by_name: expected clients with names, got a federation without")
+    missing = [name for name in population.names if name not in devices]
+    if missing:
+        more = f" and {len(missing) - 1} more clients" if len(missing) > 1 else ""
+        raise ValueError(f"by_name: {file} has no device {shown(missing[0])}{more}")
+    return np.array([devices.index(name) for name in population.names], dtype=np.int64)
 
 
 def _dealt(n_devices: int, n_clients: int, seed: int) -> Ints:
