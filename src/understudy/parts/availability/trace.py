@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from understudy.core import checks
+from understudy.core.describe import added
 from understudy.core.rng import generator
 from understudy.core.types import Bools, Floats, Ints, Population
 from understudy.parts.recordings.fedscale import read_fedscale
@@ -89,6 +90,9 @@ class Trace:
     seed : int
         Which devices: they are dealt to the clients in a random order, each once before any is
         dealt a second time (as it must be where there are more clients than devices).
+    by_name : bool
+        Each client is the device of its own name; clients without names, or one that the recording
+        does not have, are an error.
 
     Notes
     -----
@@ -107,10 +111,13 @@ class Trace:
     seconds_per_round: float = 600
     drop_first_seconds: float = 600
     seed: int = 0
+    by_name: bool = added("0.2", False)
 
     def __post_init__(self) -> None:
         _check(self.file, "a CSV file", self.seconds_per_round, self.seed)
         checks.number("drop_first_seconds", self.drop_first_seconds, low=0)
+        checks.integer("seed", self.seed, low=0)
+        checks.choice("by_name", self.by_name, (True, False))
 
     def init(self, population: Population) -> TraceState:
         recording = read_two_state(found(self.file))
@@ -121,6 +128,19 @@ class Trace:
             )
         n_clients = int(population.n_clients)
         return state_of(recording, n_clients, self.seed, drop=self.drop_first_seconds)
+        if self.by_name:
+            device = _of_the_same_name(recording.devices, population, self.file)
+        else:
+            device = _dealt(len(recording.devices), int(population.n_clients), self.seed)
+        starts, stops = [], []
+        for client, which in enumerate(device):
+            for session in recording.sessions[which]:
+                start = max(session.start - self.drop_first_seconds, 0.0)
+                stop = session.stop - self.drop_first_seconds
+                if stop > start:
+                    starts.append(start + client * length)
+                    stops.append(stop + client * length)
+        return TraceState(device, length, np.array(starts, dtype=float), np.array(stops, float))
 
     def draw(self, state: TraceState, t: int, rng: np.random.Generator) -> Bools:
         return present(state, t * self.seconds_per_round)
@@ -219,3 +239,21 @@ def _check(file: object, what: str, seconds_per_round: float, seed: int) -> None
         raise ValueError(f"file: expected the path of {what}, got {file!r}")
     checks.number("seconds_per_round", seconds_per_round, low=0, low_open=True)
     checks.integer("seed", seed, low=0)
+
+
+def _of_the_same_name(devices: tuple[str, ...], population: Population, file: str | Path) -> Ints:
+    """(N,) the device of each client's own name."""
+    if population.names is None:
+        raise ValueError("by_name: expected clients with names, got a federation without")
+    missing = [name for name in population.names if name not in devices]
+    if missing:
+        more = f" and {len(missing) - 1} more clients" if len(missing) > 1 else ""
+        raise ValueError(f"by_name: {file} has no device {shown(missing[0])}{more}")
+    return np.array([devices.index(name) for name in population.names], dtype=np.int64)
+
+
+def _dealt(n_devices: int, n_clients: int, seed: int) -> Ints:
+    """(N,) devices in a random order, and again in another one where they do not suffice."""
+    rng = generator(seed, "availability/init")
+    decks = [rng.permutation(n_devices) for _ in range(math.ceil(n_clients / n_devices))]
+    return np.concatenate(decks)[:n_clients]
