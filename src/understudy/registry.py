@@ -61,9 +61,6 @@ _PARTS: dict[str, dict[str, str]] = {
         "concord": "parts.aggregators.concord:Concord",
         "fedmgda": "parts.aggregators.fedmgda:FedMGDA",
         "fedfv": "parts.aggregators.fedfv:FedFV",
-        "fedmgda": "parts.aggregators.fedmgda:FedMGDA",
-        "fedfv": "parts.aggregators.fedfv:FedFV",
-        "concord": "parts.aggregators.concord:Concord",
     },
     "server": {
         "sgd": "parts.servers:Sgd",

@@ -11,6 +11,7 @@ import numpy as np
 from understudy.core import checks
 from understudy.core.describe import added
 from understudy.core.rng import generator
+from understudy.core.shown import shown
 from understudy.core.types import Bools, Floats, Ints, Population
 from understudy.parts.recordings.fedscale import read_fedscale
 from understudy.parts.recordings.flash import read_flash
@@ -31,9 +32,8 @@ class TraceState:
     _closed: bool  # whether clients are still there at the second of a stop
 
 
-def state_of(recording: Recording, n_clients: int, seed: int, *, drop: float = 0.0) -> TraceState:
-    """Devices dealt to clients; `drop` seconds of each recording's beginning are left out."""
-    device = dealt(len(recording.devices), n_clients, seed)
+def state_of(recording: Recording, device: Ints, *, drop: float = 0.0) -> TraceState:
+    """`device` (N,) of each client; `drop` seconds of each recording's beginning are left out."""
     apart = recording.end - drop + (1.0 if recording.closed else 0.0)
     starts, stops = [], []
     for client, which in enumerate(device):
@@ -62,9 +62,10 @@ def present(state: TraceState, second: float) -> Bools:
     return np.asarray(begun > ended)
 
 
-def dealt(n_devices: int, n_clients: int, seed: int) -> Ints:
+def dealt(recording: Recording, population: Population, seed: int) -> Ints:
     """(N,) devices in a random order, and again in another one where they do not suffice."""
     rng = generator(seed, "availability/init")
+    n_devices, n_clients = len(recording.devices), int(population.n_clients)
     decks = [rng.permutation(n_devices) for _ in range(math.ceil(n_clients / n_devices))]
     return np.concatenate(decks)[:n_clients]
 
@@ -126,21 +127,11 @@ class Trace:
                 f"drop_first_seconds: expected less than the recording's {recording.end:g} seconds "
                 f"({self.file}), got {self.drop_first_seconds!r}"
             )
-        n_clients = int(population.n_clients)
-        return state_of(recording, n_clients, self.seed, drop=self.drop_first_seconds)
         if self.by_name:
             device = _of_the_same_name(recording.devices, population, self.file)
         else:
-            device = _dealt(len(recording.devices), int(population.n_clients), self.seed)
-        starts, stops = [], []
-        for client, which in enumerate(device):
-            for session in recording.sessions[which]:
-                start = max(session.start - self.drop_first_seconds, 0.0)
-                stop = session.stop - self.drop_first_seconds
-                if stop > start:
-                    starts.append(start + client * length)
-                    stops.append(stop + client * length)
-        return TraceState(device, length, np.array(starts, dtype=float), np.array(stops, float))
+            device = dealt(recording, population, self.seed)
+        return state_of(recording, device, drop=self.drop_first_seconds)
 
     def draw(self, state: TraceState, t: int, rng: np.random.Generator) -> Bools:
         return present(state, t * self.seconds_per_round)
@@ -184,7 +175,8 @@ class FlashTrace:
         _check(self.file, "a JSON file", self.seconds_per_round, self.seed)
 
     def init(self, population: Population) -> TraceState:
-        return state_of(read_flash(found(self.file)), int(population.n_clients), self.seed)
+        recording = read_flash(found(self.file))
+        return state_of(recording, dealt(recording, population, self.seed))
 
     def draw(self, state: TraceState, t: int, rng: np.random.Generator) -> Bools:
         return present(state, t * self.seconds_per_round)
@@ -225,7 +217,8 @@ class FedScaleTrace:
         _check(self.file, "a pickle", self.seconds_per_round, self.seed)
 
     def init(self, population: Population) -> TraceState:
-        return state_of(read_fedscale(found(self.file)), int(population.n_clients), self.seed)
+        recording = read_fedscale(found(self.file))
+        return state_of(recording, dealt(recording, population, self.seed))
 
     def draw(self, state: TraceState, t: int, rng: np.random.Generator) -> Bools:
         return present(state, t * self.seconds_per_round)
@@ -250,10 +243,3 @@ def _of_the_same_name(devices: tuple[str, ...], population: Population, file: st
         more = f" and {len(missing) - 1} more clients" if len(missing) > 1 else ""
         raise ValueError(f"by_name: {file} has no device {shown(missing[0])}{more}")
     return np.array([devices.index(name) for name in population.names], dtype=np.int64)
-
-
-def _dealt(n_devices: int, n_clients: int, seed: int) -> Ints:
-    """(N,) devices in a random order, and again in another one where they do not suffice."""
-    rng = generator(seed, "availability/init")
-    decks = [rng.permutation(n_devices) for _ in range(math.ceil(n_clients / n_devices))]
-    return np.concatenate(decks)[:n_clients]
