@@ -62,10 +62,9 @@ def present(state: TraceState, second: float) -> Bools:
     return np.asarray(begun > ended)
 
 
-def dealt(recording: Recording, population: Population, seed: int) -> Ints:
+def dealt(n_devices: int, n_clients: int, seed: int) -> Ints:
     """(N,) devices in a random order, and again in another one where they do not suffice."""
     rng = generator(seed, "availability/init")
-    n_devices, n_clients = len(recording.devices), int(population.n_clients)
     decks = [rng.permutation(n_devices) for _ in range(math.ceil(n_clients / n_devices))]
     return np.concatenate(decks)[:n_clients]
 
@@ -130,7 +129,7 @@ class Trace:
         if self.by_name:
             device = _of_the_same_name(recording.devices, population, self.file)
         else:
-            device = dealt(recording, population, self.seed)
+            device = dealt(len(recording.devices), int(population.n_clients), self.seed)
         return state_of(recording, device, drop=self.drop_first_seconds)
 
     def draw(self, state: TraceState, t: int, rng: np.random.Generator) -> Bools:
@@ -176,7 +175,8 @@ class FlashTrace:
 
     def init(self, population: Population) -> TraceState:
         recording = read_flash(found(self.file))
-        return state_of(recording, dealt(recording, population, self.seed))
+        device = dealt(len(recording.devices), int(population.n_clients), self.seed)
+        return state_of(recording, device)
 
     def draw(self, state: TraceState, t: int, rng: np.random.Generator) -> Bools:
         return present(state, t * self.seconds_per_round)
@@ -218,7 +218,8 @@ class FedScaleTrace:
 
     def init(self, population: Population) -> TraceState:
         recording = read_fedscale(found(self.file))
-        return state_of(recording, dealt(recording, population, self.seed))
+        device = dealt(len(recording.devices), int(population.n_clients), self.seed)
+        return state_of(recording, device)
 
     def draw(self, state: TraceState, t: int, rng: np.random.Generator) -> Bools:
         return present(state, t * self.seconds_per_round)
