@@ -18,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Read by benchmarks/run.py.
 export ONLY ROUNDS PEERS ENGINE
 
-.PHONY: help run live setup test test-slow test-loop test-full lint format docs architecture gallery front-page results home bench clean FORCE
+.PHONY: help run live setup test test-slow test-loop test-full lint format docs architecture gallery front-page results home concord bench clean FORCE
 
 help:
 	@echo "make run        install the core, compare a few methods (options: make run ARGS='--rounds 5')"
@@ -35,6 +35,7 @@ help:
 	@echo "make front-page the first comparison in README.md and docs/index.md, from a run"
 	@echo "make results    docs/results.md and its pictures, from docs/claims.toml and docs/results"
 	@echo "make home       docs/home.md, from docs/results/*-home"
+	@echo "make concord    docs/concord.md, from docs/results/concord"
 	@echo "make bench      the benchmarks (ONLY=W1,W3 or pick, ROUNDS=n, PEERS=none or names, ENGINE=loop)"
 	@echo "make setup      only install what the targets above need"
 	@echo "make clean      remove caches and build results (.venv stays)"
@@ -92,6 +93,9 @@ results: $(VENV)/.core-stamp
 
 home: $(VENV)/.core-stamp
 	@$(BIN)/python -m tools.home_table docs
+
+concord: $(VENV)/.core-stamp
+	@$(BIN)/python -m tools.concord_table docs
 
 bench: $(VENV)/.test-stamp
 	$(BIN)/python benchmarks/run.py
