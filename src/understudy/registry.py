@@ -45,6 +45,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "late_updates": "parts.compensators.late_updates:LateUpdates",
         "fedawe": "parts.compensators.fedawe:FedAWE",
         "gather": "parts.compensators.gather:Gather",
+        "kriging": "parts.compensators.kriging:Kriging",
         "capped": "parts.compensators.capped:Capped",
     },
     "race": {"hoeffding_race": "parts.compensators.race:HoeffdingRace"},
@@ -54,15 +55,19 @@ _PARTS: dict[str, dict[str, str]] = {
     },
     "guard": {"norm_guard": "parts.guards:NormGuard"},
     "aggregator": {
-        "linear": "parts.aggregators:Linear",
-        "median": "parts.aggregators:Median",
-        "trimmed_mean": "parts.aggregators:TrimmedMean",
+        "linear": "parts.aggregators.linear:Linear",
+        "median": "parts.aggregators.robust:Median",
+        "trimmed_mean": "parts.aggregators.robust:TrimmedMean",
+        "concord": "parts.aggregators.concord:Concord",
+        "fedmgda": "parts.aggregators.fedmgda:FedMGDA",
+        "fedfv": "parts.aggregators.fedfv:FedFV",
     },
     "server": {
         "sgd": "parts.servers:Sgd",
         "momentum": "parts.servers:Momentum",
         "adam": "parts.servers:Adam",
         "yogi": "parts.servers:Yogi",
+        "extrapolated": "parts.extrapolated:Extrapolated",
     },
     "rule": {
         "plain": "parts.local:Plain",
@@ -92,10 +97,28 @@ _PARTS: dict[str, dict[str, str]] = {
         "markov": "parts.availability.markov:Markov",
         "cyclic": "parts.availability.periodic:Cyclic",
         "diurnal": "parts.availability.periodic:Diurnal",
+        "own_cycle": "parts.availability.periodic:OwnCycle",
+        "sine": "parts.availability.fluctuating:Sine",
+        "staircase": "parts.availability.fluctuating:Staircase",
+        "arriving": "parts.availability.staged:Arriving",
+        "departing": "parts.availability.staged:Departing",
+        "round_robin": "parts.availability.staged:RoundRobin",
+        "min_separation": "parts.availability.separation:MinSeparation",
+        "fedau_bernoulli": "parts.availability.protocols:fedau_bernoulli",
+        "fedau_markov": "parts.availability.protocols:fedau_markov",
+        "fedau_cyclic": "parts.availability.protocols:fedau_cyclic",
+        "fedawe_sine": "parts.availability.protocols:fedawe_sine",
+        "fedawe_staircase": "parts.availability.protocols:fedawe_staircase",
+        "fedawe_interleaved": "parts.availability.protocols:fedawe_interleaved",
+        "wang_ji_groups": "parts.availability.protocols:wang_ji_groups",
         "trace": "parts.availability.trace:Trace",
         "last_rounds_away": "parts.availability.scripted:LastRoundsAway",
         "full_start": "parts.availability.full_start:FullStart",
         "gone": "parts.availability.gone:Gone",
+    },
+    "chances": {
+        "label_dirichlet": "parts.availability.chances:LabelDirichlet",
+        "label_halves": "parts.availability.chances:LabelHalves",
     },
     "delay": {
         "failure": "parts.delay:Failure",
@@ -104,6 +127,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "combined": "parts.delay:Combined",
     },
     "strategy": {
+        "concord": "strategies:concord",
         "fedavg": "strategies:fedavg",
         "waiting_fedavg": "strategies:waiting_fedavg",
         "fedprox": "strategies:fedprox",
@@ -122,8 +146,11 @@ _PARTS: dict[str, dict[str, str]] = {
         "fedgs": "strategies:fedgs",
         "mdsample": "strategies:mdsample",
         "power_of_choice": "strategies:power_of_choice",
+        "fedexp": "strategies:fedexp",
         "f3ast": "strategies:f3ast",
         "oort": "strategies:oort",
+        "fedmgda": "strategies:fedmgda",
+        "fedfv": "strategies:fedfv",
         "refl": "strategies:refl",
     },
     "analysis": {
@@ -232,6 +259,7 @@ SERVERS = Registry("server")
 RULES = Registry("rule")
 SCHEDULES = Registry("schedule")
 AVAILABILITY = Registry("availability")
+CHANCES = Registry("chances")
 DELAYS = Registry("delay")
 STRATEGIES = Registry("strategy")
 

@@ -18,6 +18,9 @@ from understudy import registry
 from understudy.core.roles import Compensator, LocalRule, Sampler
 from understudy.core.shown import part_text
 from understudy.graph.noise_answers import NoiseAnswers
+from understudy.parts.aggregators.concord import Concord
+from understudy.parts.aggregators.fedfv import FedFV
+from understudy.parts.aggregators.fedmgda import FedMGDA
 from understudy.parts.compensators.fdms import FDMS
 from understudy.parts.compensators.fedar import FedAR
 from understudy.parts.compensators.fedau import NEVER, FedAU
@@ -25,12 +28,14 @@ from understudy.parts.compensators.fedawe import FedAWE
 from understudy.parts.compensators.fedstale import FedStale
 from understudy.parts.compensators.fedvarp import FedVARP
 from understudy.parts.compensators.gather import Gather
+from understudy.parts.compensators.kriging import Kriging
 from understudy.parts.compensators.late_updates import LateUpdates
 from understudy.parts.compensators.mifa import MIFA
 from understudy.parts.compensators.mimic import MimiC
 from understudy.parts.compensators.race import HoeffdingRace
 from understudy.parts.compensators.reweight import FedAvgIS, HorvitzThompson
 from understudy.parts.compensators.stale import Stale
+from understudy.parts.extrapolated import Extrapolated
 from understudy.parts.local import Local, Proximal, Scaffold
 from understudy.parts.samplers.blind import Blind
 from understudy.parts.samplers.f3ast import F3AST
@@ -42,6 +47,7 @@ from understudy.parts.samplers.oort import Oort
 from understudy.parts.samplers.power_of_choice import PowerOfChoice
 from understudy.parts.samplers.uniform import ByData, Uniform
 from understudy.parts.schedules import Exponential, InverseRoot, inverse_time
+from understudy.parts.servers import Momentum
 from understudy.server.strategy import Strategy
 from understudy.server.weights import CLIENTS, EXAMPLES
 
@@ -65,6 +71,18 @@ def waiting_fedavg(m: int | float | None = None, **fields: Any) -> Strategy:
     """FedAvg with S = m devices as MIFA's authors run it: drawn of all, waited for, one mean."""
     sampler = KeepAsking(Blind(Uniform(m)))
     return _made(fields, sampler=sampler, compensator=Gather(), local=FEDAR_LOCAL)
+
+
+def concord(bound: float | None = None, **fields: Any) -> Strategy:
+    """Kriging and Concord: absent updates predicted, and a step that agrees with everyone's."""
+    return _made(
+        fields,
+        paper=EXAMPLES,
+        compensator=Kriging(),
+        aggregator=Concord(bound=bound),
+        server=Momentum(lr=1.0, beta=0.5),
+        local=FDMS_LOCAL,
+    )
 
 
 def fedprox(mu: float = 0.01, m: int | float | None = None, **fields: Any) -> Strategy:
@@ -179,6 +197,11 @@ def power_of_choice(
     return _made(fields, sampler=sampler, local=FEDGS_LOCAL)
 
 
+def fedexp(rows: str = "fresh", damping: float = 0.0, **fields: Any) -> Strategy:
+    """FedExP: FedAvg with a server step that grows with how far updates disagree."""
+    return _made(fields, server=Extrapolated(rows=rows, damping=damping))
+
+
 def f3ast(m: int | float | None = None, beta: float = 0.01, **fields: Any) -> Strategy:
     """F3AST: those whose data are ahead of their rate of picks, weighted by one over it."""
     sampler = F3AST(m, beta)
@@ -191,6 +214,16 @@ def f3ast(m: int | float | None = None, beta: float = 0.01, **fields: Any) -> St
 def oort(m: int | float | None = None, losses: str = "last", **fields: Any) -> Strategy:
     """Oort: those whose loss is large and who are fast, and some who were never seen."""
     return _made(fields, sampler=Oort(m, losses=losses), local=REFL_LOCAL)
+
+
+def fedmgda(epsilon: float = 0.1, length: str = "mean", **fields: Any) -> Strategy:
+    """FedMGDA+: a step that harms none of those who came, with weights near their shares."""
+    return _made(fields, aggregator=FedMGDA(epsilon, length))
+
+
+def fedfv(alpha: float = 0.1, external: str = "absent", **fields: Any) -> Strategy:
+    """FedFV: conflicts are projected away, among those who came and with who is remembered."""
+    return _made(fields, compensator=Stale(), aggregator=FedFV(alpha, external))
 
 
 def refl(

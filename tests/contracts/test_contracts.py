@@ -32,14 +32,18 @@ from understudy import (
     Blind,
     ByData,
     Capped,
+    Concord,
     Contributions,
     Everyone,
     Exponential,
+    Extrapolated,
     FedAR,
     FedAU,
     FedAvgIS,
     FedAWE,
+    FedFV,
     FedGS,
+    FedMGDA,
     FedStale,
     FedVARP,
     FixedDropout,
@@ -49,13 +53,18 @@ from understudy import (
     Ignore,
     InverseRoot,
     InverseRootHorizon,
+    Kriging,
+    LabelDirichlet,
+    LabelHalves,
     LateUpdates,
     LeastAvailableFirst,
     Linear,
     LinearCutoff,
     Local,
+    Markov,
     Median,
     MimiC,
+    MinSeparation,
     Momentum,
     NormGuard,
     OldestFirst,
@@ -65,6 +74,7 @@ from understudy import (
     Population,
     PowerOfChoice,
     Proximal,
+    RoundRobin,
     Scaffold,
     Sgd,
     SqrtCutoff,
@@ -85,6 +95,7 @@ from understudy.core.describe import describe
 from understudy.core.types import Block
 from understudy.testing import (
     ContractBroken,
+    check_aggregator,
     check_availability,
     check_compensator,
     check_sampler,
@@ -131,6 +142,7 @@ EXTRA_COMPENSATORS = [
     FedAU(max_interval=2),
     FedStale(beta=1.0, max_interval=3),
     FedAWE(eta=0.5, clip=0.1),
+    Kriging(nearest=2, exact=0),
     FedAWE(model="last"),
     LateUpdates("exponential", max_age=2),
     Capped(LateUpdates()),
@@ -168,10 +180,14 @@ EXTRA_AVAILABILITY = [
     FixedDropout(alpha=0.0),
     VanishingDropout(alpha=0.7, power=1.0),
     Gone([2, 5], since=3, inner=Bernoulli(0.6)),
+    Bernoulli(LabelDirichlet(mean=0.5)),
+    Markov(LabelHalves(), comes_back=0.3),
+    MinSeparation(2, RoundRobin(3, 1)),
 ]
 
 SAMPLERS = [made(part) for part in registry.SAMPLERS.values()] + EXTRA_SAMPLERS
 COMPENSATORS = [made(part) for part in registry.COMPENSATORS.values()] + EXTRA_COMPENSATORS
+AGGREGATORS = [made(part) for part in registry.AGGREGATORS.values()]
 AVAILABILITIES = [made(part) for part in registry.AVAILABILITY.values()] + EXTRA_AVAILABILITY
 
 
@@ -186,6 +202,11 @@ def test_sampler_keeps_its_contract(sampler) -> None:
 @pytest.mark.parametrize("compensator", COMPENSATORS, ids=repr)
 def test_compensator_keeps_its_contract(compensator) -> None:
     check_compensator(compensator)
+
+
+@pytest.mark.parametrize("aggregator", AGGREGATORS, ids=repr)
+def test_aggregator_keeps_its_contract(aggregator) -> None:
+    check_aggregator(aggregator)
 
 
 @pytest.mark.parametrize("availability", AVAILABILITIES, ids=repr)
@@ -370,6 +391,14 @@ BAD = [
     *_bad(SqrtCutoff, "t0", -1.0),
     *_bad(Capped, "inner", FDMS, Uniform(), FedVARP(), Stale("model"), FedAR(), FedAvgIS()),
     *_bad(Capped, "share", 0, -0.2, 1.01, NAN, "0.2", None),
+    *_bad(Kriging, "nugget", 0, -0.1, NAN),
+    *(case for name in ("decay", "forget") for case in _bad(Kriging, name, 0, 1.1, NAN)),
+    *(case for name in ("prior", "alike") for case in _bad(Kriging, name, 0, -1, INF)),
+    *_bad(Kriging, "nearest", 0, 2.5),
+    *_bad(Kriging, "exact", -1, 2.5),
+    *_bad(Concord, "ridge", 0, -0.1, NAN),
+    *_bad(Concord, "centred", "yes", None),
+    *_bad(Concord, "bound", 0.99, NAN, "2"),
     *_bad(NormGuard, "factor", 0.99, 0, NAN, INF, None),
     *_bad(TrimmedMean, "share", 0.5, -0.1, NAN),
     *(case for part in (Sgd, Momentum, Adam, Yogi) for case in _bad(part, "lr", 0, -1, NAN, "1")),
@@ -382,6 +411,15 @@ BAD = [
         for case in _bad(part, name, 1.0, -0.1)
     ),
     *(case for part in (Adam, Yogi) for case in _bad(part, "tau", 0, NAN)),
+    *_bad(Extrapolated, "inner", Sgd, 1.0),
+    *_bad(Extrapolated, "rows", "late", None),
+    *_bad(Extrapolated, "scale", 0, NAN),
+    *_bad(Extrapolated, "epsilon", -1e-3, NAN),
+    *_bad(Extrapolated, "damping", 1, -0.1, NAN),
+    *_bad(FedMGDA, "epsilon", -0.1, 1.1, NAN),
+    *_bad(FedMGDA, "length", "sum", None),
+    *_bad(FedFV, "alpha", -0.1, 1.1, NAN),
+    *_bad(FedFV, "external", "late", None),
     *_bad(Proximal, "mu", -0.01, NAN, None),
     *_bad(Exponential, "decay", 0, 1.1, NAN),
     *_bad(Bernoulli, "p_min", -0.1, 1.1, NAN),
@@ -447,7 +485,7 @@ def test_a_class_instead_of_a_part_is_told_how_to_write_it() -> None:
 
 # -- whole methods -------------------------------------------------------------------------------
 
-METHODS = {  # sampler, compensator, rule, the paper's weighting
+METHODS = {  # what has a paper of its own: sampler, compensator, rule, the paper's weighting
     "fedavg": (Everyone(), Ignore(), Plain(), "examples"),
     "fedprox": (ByData(), Ignore(), Proximal(0.01), "clients"),
     "fdms": (Everyone(), FDMS(), Plain(), "clients"),
@@ -541,6 +579,7 @@ def test_method_refuses_what_is_no_field(name) -> None:
             FDMS(race=HoeffdingRace(scale=0.5)),
         ),
         (understudy.stale("model"), "compensator", Stale("model")),
+        (understudy.concord(bound=3.0), "aggregator", Concord(bound=3.0)),
         (understudy.mifa(wait=False), "compensator", MIFA(wait=False)),
         (understudy.fedar(0.2, 7, "linear"), "compensator", FedAR(0.2, 7, "linear")),
         (
@@ -562,6 +601,9 @@ def test_method_refuses_what_is_no_field(name) -> None:
         (understudy.refl(3, "equal"), "compensator", LateUpdates("equal")),
         (understudy.f3ast(4, 0.2), "sampler", F3AST(4, 0.2)),
         (understudy.mdsample(4), "sampler", ByData(4)),
+        (understudy.fedmgda(0.3, "unit"), "aggregator", FedMGDA(0.3, "unit")),
+        (understudy.fedfv(0.2, "came"), "aggregator", FedFV(0.2, "came")),
+        (understudy.fedexp("all", 0.5), "server", Extrapolated(rows="all", damping=0.5)),
         (understudy.power_of_choice(2, 5, "last"), "sampler", PowerOfChoice(2, 5, "last")),
     ],
 )

@@ -33,6 +33,7 @@ from understudy.journal.rounds import row_of
 from understudy.memory.run_folder import ROUNDS, STATE
 from understudy.memory.tensor_stream import CheckpointError, named_faults
 from understudy.parts.delay import round_seconds, tell_of_cohort
+from understudy.representation import Warnings
 from understudy.server import checkpoint
 from understudy.server.loop import RoundLoop
 from understudy.server.state import ServerState
@@ -41,7 +42,7 @@ from understudy.simulation import oracle
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.models import Model
 from understudy.simulation.data.shared_memory import IN_MEMORY
-from understudy.simulation.facts import run_facts
+from understudy.simulation.facts import client_facts, run_facts
 from understudy.simulation.first_graph import meet_everybody, with_answers
 from understudy.simulation.late import InFlight, together
 from understudy.simulation.references import constant_scores
@@ -71,6 +72,7 @@ class SimulationState:
     flight: InFlight
     clock: float  # simulated seconds
     about: str  # what the run is, as JSON: anything else that differs is refused
+    recent: torch.Tensor  # (r, d) models of the rounds before, where a mean of several is evaluated
 
 
 class OtherEngine(CheckpointError):
@@ -152,6 +154,7 @@ class Run:
         self._evaluator = Evaluator(federation, settings, self._trainer.outputs)
         self._rows: list[dict[str, float]] = []
         self._kept = KeptLogs()
+        self._warnings = Warnings(client_facts(federation, settings.delay))
         self.last: RoundLog | None = None  # of the rounds yielded so far
         self._stored: Iterator[RoundLog] = iter(())  # of rounds run before, not yet yielded
         self._playing = threading.Lock()
@@ -177,7 +180,8 @@ class Run:
         def own(setup: Setup) -> SimulationState:
             rows = None if settings.delay is None else setup.rows(slots=FEW)
             flight = InFlight.none(start, rows)
-            return SimulationState(attendance, waiting, flight, 0.0, about)
+            none = start.new_zeros((0, len(start)))
+            return SimulationState(attendance, waiting, flight, 0.0, about, none)
 
         if folder is not None and (folder / "server" / STATE).is_file():
             _refuse_other_run(folder, about, self._task.recipe.engine)
@@ -327,7 +331,7 @@ class Run:
         timings |= applied.timings
 
         clock = perf_counter()
-        metrics, client_metrics = self._evaluator.after(t, state.params)
+        metrics, client_metrics = self._evaluator.after(t, self._evaluated())
         timings["evaluate"] = perf_counter() - clock
         timings["round"] = perf_counter() - begin
         megabytes = state.params.nbytes / 1e6
@@ -361,6 +365,15 @@ class Run:
         rest = self._trainer.train(self.state.params, replace(cohort, asked=others), into="oracle")
         true = dict(trained) | dict(rest)
         return oracle.compare(filled, ids, [true[int(i)] for i in ids], self.federation.groups)
+
+    def _evaluated(self) -> torch.Tensor:
+        """What is evaluated: the model, or the mean of the last models there are."""
+        params, models = self.state.params, self.settings.evaluate_mean_of
+        if models == 1:
+            return params
+        recent = torch.cat([self._own.recent, params[None]])
+        self._own.recent = recent[-(models - 1) :].clone()
+        return recent.mean(dim=0)
 
     def _noted(self, log: RoundLog) -> RoundLog:
         self._rows.append(row_of(log))
@@ -426,6 +439,17 @@ class Run:
         each client and round. What takes a while to look through, take once: ``list(run.logs)``.
         """
         return self._kept
+
+    @property
+    def warnings(self) -> Warnings:
+        """Who was left out of the rounds yielded so far, and what else to know of them.
+
+        Iterated, it gives what holds now, then what held for a time; ``warnings.current`` is the
+        former. Nothing of a run depends on it: it is computed from the logs when it is asked for.
+        """
+        for log in self._kept[self._warnings.representation.n_rounds :]:
+            self._warnings.add(log)
+        return self._warnings
 
     def __repr__(self) -> str:
         """The strategy, how many rounds are done, and the last accuracy (or loss)."""
@@ -538,6 +562,10 @@ def simulate(
     evaluate_every, per_client_every : int
         After every so many rounds, and after the last; 0: never per client. Per client means on a
         test set in the proportions of its own labels.
+    evaluate_mean_of : int
+        What is evaluated, for clients too: the mean of the models after this many last rounds, or
+        of those there are; 1: the model itself. FedExP's paper evaluates the mean of two. It
+        changes no round, and ``run.module()`` is the last model.
     oracle : bool
         Train the absent too, and log how far each round was from the one with everybody.
     device : str

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from understudy.core import checks
+from understudy.core.describe import added
 from understudy.core.types import Contributions, RoundEnd, Setup
+from understudy.memory.precision import PRECISIONS
 from understudy.parts.compensators.memory import Memory
 
 
@@ -18,6 +21,11 @@ class FedVARP:
 
     y_j is the last update of client j, zero before its first. The first sum spans everyone
     remembered; by examples, the means are weighted.
+
+    Parameters
+    ----------
+    precision : {"full", "float16", "bfloat16", "int8"}
+        How updates are remembered: as the model is, in half of the room, or in a quarter.
 
     Notes
     -----
@@ -30,11 +38,15 @@ class FedVARP:
     Federated Learning, 2022 (algorithm 1).
     """
 
+    precision: str = added("0.2", "full")
     signed = True
     normalised = True
 
+    def __post_init__(self) -> None:
+        checks.choice("precision", self.precision, PRECISIONS)
+
     def init(self, setup: Setup) -> Memory:
-        return Memory.empty(setup)
+        return Memory.empty(setup, self.precision)
 
     def fill(self, state: Memory, end: RoundEnd) -> Contributions:
         came = end.came
@@ -45,8 +57,37 @@ class FedVARP:
         old = coef[remembered] * state.rescaled(end, remembered)
         return Contributions.of(
             (came, end.fresh(), np.arange(len(came)), fresh),
-            (remembered, state.rows.block(), state.rows.slot[remembered], old),
+            (remembered, state.block(), state.rows.slot[remembered], old),
         )
+
+    def stand_ins(self, state: Memory, end: RoundEnd) -> Contributions:
+        """The same sum: y_k + Σ_{i∈A} w_i (Δ_i − y_i) for an absent k, w the weights of those who
+        came; for one that came y_k + r_k (Δ_k − y_k), r_k = w_k Σ_{i∈A} s_i / s_k. That is Δ_k
+        itself where everyone is wanted: the w are then shares s, normalised over A."""
+        came = end.came
+        share = end.base / end.base.sum()
+        weight = end.q[came] / end.q[came].sum()
+        known = state.rows.known & end.active
+        absent = np.setdiff1d(np.flatnonzero(end.active), came)
+        fresh, memory = end.fresh(), state.rows.block()
+        older, back = absent[known[absent]], np.flatnonzero(known[came])
+        own = weight * share[came].sum()
+        k, m = np.repeat(absent, len(came)), np.tile(np.arange(len(came)), len(absent))
+        j, r = np.repeat(absent, len(back)), np.tile(back, len(absent))
+        scale = np.ones(end.population.n_clients)
+        scale[known] = state.rescaled(end, np.flatnonzero(known))
+        return Contributions.of(
+            (came, fresh, np.arange(len(came)), own),
+            (
+                came[back],
+                memory,
+                state.rows.slot[came[back]],
+                (share[came] - own)[back] * scale[came[back]],
+            ),
+            (older, memory, state.rows.slot[older], share[older] * scale[older]),
+            (k, fresh, m, share[k] * weight[m]),
+            (j, memory, state.rows.slot[came[r]], -share[j] * weight[r] * scale[came[r]]),
+        ).with_shares(share)
 
     def learn(self, state: Memory, end: RoundEnd, step: torch.Tensor | None) -> Mapping[str, float]:
         state.store(end)
