@@ -21,6 +21,7 @@ from understudy.graph.noise_answers import NoiseAnswers
 from understudy.parts.aggregators.concord import Concord
 from understudy.parts.aggregators.fedfv import FedFV
 from understudy.parts.aggregators.fedmgda import FedMGDA
+from understudy.parts.amplified import AmplifiedScaffold, GeneralizedFedAvg
 from understudy.parts.compensators.fdms import FDMS
 from understudy.parts.compensators.fedar import FedAR
 from understudy.parts.compensators.fedau import NEVER, FedAU
@@ -36,6 +37,7 @@ from understudy.parts.compensators.race import HoeffdingRace
 from understudy.parts.compensators.reweight import FedAvgIS, HorvitzThompson
 from understudy.parts.compensators.stale import Stale
 from understudy.parts.extrapolated import Extrapolated
+from understudy.parts.focus import Focus
 from understudy.parts.local import Local, Proximal, Scaffold
 from understudy.parts.samplers.blind import Blind
 from understudy.parts.samplers.f3ast import F3AST
@@ -73,7 +75,7 @@ def waiting_fedavg(m: int | float | None = None, **fields: Any) -> Strategy:
     return _made(fields, sampler=sampler, compensator=Gather(), local=FEDAR_LOCAL)
 
 
-def concord(bound: float | None = None, **fields: Any) -> Strategy:
+def concord(bound: float | None = 5.0, **fields: Any) -> Strategy:
     """Kriging and Concord: absent updates predicted, and a step that agrees with everyone's."""
     return _made(
         fields,
@@ -211,11 +213,6 @@ def f3ast(m: int | float | None = None, beta: float = 0.01, **fields: Any) -> St
     )
 
 
-def oort(m: int | float | None = None, losses: str = "last", **fields: Any) -> Strategy:
-    """Oort: those whose loss is large and who are fast, and some who were never seen."""
-    return _made(fields, sampler=Oort(m, losses=losses), local=REFL_LOCAL)
-
-
 def fedmgda(epsilon: float = 0.1, length: str = "mean", **fields: Any) -> Strategy:
     """FedMGDA+: a step that harms none of those who came, with weights near their shares."""
     return _made(fields, aggregator=FedMGDA(epsilon, length))
@@ -224,6 +221,11 @@ def fedmgda(epsilon: float = 0.1, length: str = "mean", **fields: Any) -> Strate
 def fedfv(alpha: float = 0.1, external: str = "absent", **fields: Any) -> Strategy:
     """FedFV: conflicts are projected away, among those who came and with who is remembered."""
     return _made(fields, compensator=Stale(), aggregator=FedFV(alpha, external))
+
+
+def oort(m: int | float | None = None, losses: str = "last", **fields: Any) -> Strategy:
+    """Oort: those whose loss is large and who are fast, and some who were never seen."""
+    return _made(fields, sampler=Oort(m, losses=losses), local=REFL_LOCAL)
 
 
 def refl(
@@ -236,6 +238,22 @@ def refl(
     """REFL: those who will seldom be there are asked, late updates join with less weight."""
     sampler = LeastAvailableFirst(m, rest, rates)
     return _made(fields, sampler=sampler, compensator=LateUpdates(rule), local=REFL_LOCAL)
+
+
+def generalized_fedavg(period: int = 10, factor: float = 1.5, **fields: Any) -> Strategy:
+    """Generalized FedAvg: what a period adds up to is amplified at its end."""
+    return _made(fields, server=GeneralizedFedAvg(period, factor))
+
+
+def amplified_scaffold(period: int = 10, factor: float = 1.5, **fields: Any) -> Strategy:
+    """Amplified SCAFFOLD: the same with variates that are averaged over a period."""
+    server = GeneralizedFedAvg(period, factor)
+    return _made(fields, rule=AmplifiedScaffold(period), server=server)
+
+
+def focus(**fields: Any) -> Strategy:
+    """FOCUS: the mean of everyone's last gradient; clients send how theirs changed."""
+    return _made(fields, rule=Focus(), compensator=MIFA(wait=False))
 
 
 def strategy_of(given: object) -> Strategy:

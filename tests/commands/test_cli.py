@@ -18,7 +18,7 @@ from understudy.measures import MEASURES
 COMMANDS = [
     "run", "studies", "list", "show", "table", "plot", "report", "export", "doctor",
     "new-app",
-    "retire",
+    "retire", "watch",
 ]  # fmt: skip
 
 
@@ -400,3 +400,22 @@ def test_doctor_says_where_a_data_set_was_found(monkeypatch, tmp_path):
     (folder / "test_batch").touch()
     assert found().found
     assert found().words == str(folder)
+
+
+# -- plot trace ----------------------------------------------------------------------------------
+
+
+def test_a_trace_is_drawn_before_it_is_used(command, tmp_path):
+    (tmp_path / "phones.csv").write_text(
+        "device,t_s,state\na,0,AVL_TRAIN\na,1800,UN_AVL\nb,900,AVL_TRAIN\nb,3600,UN_AVL\n"
+    )
+    said = command("plot", "trace", str(tmp_path / "phones.csv"), "--to", str(tmp_path),
+                   "--format", "png")  # fmt: skip
+    assert (said.code, said.err) == (0, "")
+    assert said.out.splitlines()[:2] == [
+        "2 devices, 0 of them never there, 0.0417 days",
+        "there 62.5 % of the time, the median visit lasts 37.5 minutes",
+    ]
+    assert '{ name = "trace", file = ' in said.out
+    assert "seconds_per_round = 600, drop_first_seconds = 600 }" in said.out
+    assert (tmp_path / "phones-trace.png").read_bytes()[:4] == b"\x89PNG"

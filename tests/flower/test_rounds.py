@@ -13,7 +13,18 @@ from flwr.serverapp.strategy import Strategy as FlowerStrategy
 
 from tests.flower.loopback import LoopbackGrid, PretendTime, config_of, nodes_of
 from tests.flower.toy import first_arrays, play, reply_of, round_of, toy_app
-from understudy import MIFA, Local, Scaffold, Strategy, Uniform, fdms, inverse_time, mdsample, oort
+from understudy import (
+    MIFA,
+    Local,
+    Scaffold,
+    Strategy,
+    Uniform,
+    fdms,
+    focus,
+    inverse_time,
+    mdsample,
+    oort,
+)
 from understudy.flower import Members, Timing, UnderstudyStrategy
 from understudy.flower.messages.requests import NODE_UNAVAILABLE, GridFailed
 from understudy.server.state import row_stores
@@ -583,6 +594,8 @@ def test_arguments_are_checked():
     ):
         with pytest.raises(ValueError, match=words):
             UnderstudyStrategy(**options)
+    with pytest.raises(ValueError, match=r"strategy\.local\.rule: expected one whose clients"):
+        UnderstudyStrategy(focus())
     with pytest.raises(TypeError, match=r"strategy: expected an understudy\.Strategy"):
         UnderstudyStrategy(FedAvg())
     numbers, grid = ArrayRecord([np.zeros(3, dtype=np.int64)]), LoopbackGrid([])

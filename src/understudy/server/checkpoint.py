@@ -61,8 +61,8 @@ LATER = (
     "extra.attendance",
     "extra.availability",
     "extra.flight.rows",
-    "extra.flight.seconds",
     "extra.recent",
+    "extra.flight.seconds",
 )
 
 __all__ = ["FolderInUse", "commit", "load_state", "resume", "save_state"]
