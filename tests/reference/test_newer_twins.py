@@ -117,8 +117,9 @@ def test_fedawe(seed, sampler, weighting, eta, clip, model) -> None:
     assert twin.clipped >= (0 if clip is None else 10)
 
 
-@by_schedule
-@pytest.mark.parametrize("sampler", [Everyone(), Uniform(5)], ids=repr)
+@pytest.mark.parametrize(
+    ("sampler", "schedule"), [(Everyone(), inverse_time), (Uniform(5), constant)], ids=repr
+)
 @pytest.mark.parametrize(
     "settings", [("refl",), ("refl", 0.9, 1.0, 3), ("inverse",), ("exponential",), ("equal",)]
 )
