@@ -11,6 +11,7 @@ import click
 import typer
 
 from understudy.commands import errors, text
+from understudy.commands.dashboard import dashboard
 from understudy.commands.doctor import doctor
 from understudy.commands.export import export
 from understudy.commands.list_parts import list_parts
@@ -61,6 +62,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "table": table,
     "plot": plot,
     "report": report,
+    "dashboard": dashboard,
     "export": export,
     "new-app": new_app,
     "retire": retire,

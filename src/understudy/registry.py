@@ -26,6 +26,8 @@ _PARTS: dict[str, dict[str, str]] = {
         "blind": "parts.samplers.blind:Blind",
         "keep_asking": "parts.samplers.keep_asking:KeepAsking",
         "oldest_first": "parts.samplers.oldest_first:OldestFirst",
+        "f3ast": "parts.samplers.f3ast:F3AST",
+        "least_available_first": "parts.samplers.least_available:LeastAvailableFirst",
     },
     "compensator": {
         "ignore": "parts.compensators.ignore:Ignore",
@@ -35,6 +37,12 @@ _PARTS: dict[str, dict[str, str]] = {
         "fedar": "parts.compensators.fedar:FedAR",
         "fedvarp": "parts.compensators.fedvarp:FedVARP",
         "fedavg_is": "parts.compensators.reweight:FedAvgIS",
+        "horvitz_thompson": "parts.compensators.reweight:HorvitzThompson",
+        "fedau": "parts.compensators.fedau:FedAU",
+        "fedstale": "parts.compensators.fedstale:FedStale",
+        "mimic": "parts.compensators.mimic:MimiC",
+        "late_updates": "parts.compensators.late_updates:LateUpdates",
+        "fedawe": "parts.compensators.fedawe:FedAWE",
         "gather": "parts.compensators.gather:Gather",
         "kriging": "parts.compensators.kriging:Kriging",
         "capped": "parts.compensators.capped:Capped",
@@ -72,6 +80,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "constant": "parts.schedules:constant",
         "inverse_time": "parts.schedules:inverse_time",
         "exponential": "parts.schedules:Exponential",
+        "inverse_root": "parts.schedules:InverseRoot",
         "inverse_root_horizon": "parts.schedules:InverseRootHorizon",
     },
     "availability": {
@@ -90,10 +99,28 @@ _PARTS: dict[str, dict[str, str]] = {
         "markov": "parts.availability.markov:Markov",
         "cyclic": "parts.availability.periodic:Cyclic",
         "diurnal": "parts.availability.periodic:Diurnal",
+        "own_cycle": "parts.availability.periodic:OwnCycle",
+        "sine": "parts.availability.fluctuating:Sine",
+        "staircase": "parts.availability.fluctuating:Staircase",
+        "arriving": "parts.availability.staged:Arriving",
+        "departing": "parts.availability.staged:Departing",
+        "round_robin": "parts.availability.staged:RoundRobin",
+        "min_separation": "parts.availability.separation:MinSeparation",
+        "fedau_bernoulli": "parts.availability.protocols:fedau_bernoulli",
+        "fedau_markov": "parts.availability.protocols:fedau_markov",
+        "fedau_cyclic": "parts.availability.protocols:fedau_cyclic",
+        "fedawe_sine": "parts.availability.protocols:fedawe_sine",
+        "fedawe_staircase": "parts.availability.protocols:fedawe_staircase",
+        "fedawe_interleaved": "parts.availability.protocols:fedawe_interleaved",
+        "wang_ji_groups": "parts.availability.protocols:wang_ji_groups",
         "trace": "parts.availability.trace:Trace",
         "last_rounds_away": "parts.availability.scripted:LastRoundsAway",
         "full_start": "parts.availability.full_start:FullStart",
         "gone": "parts.availability.gone:Gone",
+    },
+    "chances": {
+        "label_dirichlet": "parts.availability.chances:LabelDirichlet",
+        "label_halves": "parts.availability.chances:LabelHalves",
     },
     "delay": {
         "failure": "parts.delay:Failure",
@@ -111,17 +138,24 @@ _PARTS: dict[str, dict[str, str]] = {
         "fedar": "strategies:fedar",
         "fedvarp": "strategies:fedvarp",
         "fedavg_is": "strategies:fedavg_is",
+        "fedau": "strategies:fedau",
+        "fedstale": "strategies:fedstale",
+        "mimic": "strategies:mimic",
+        "fedawe": "strategies:fedawe",
+        "fedlaavg": "strategies:fedlaavg",
         "scaffold": "strategies:scaffold",
         "fedgs": "strategies:fedgs",
         "mdsample": "strategies:mdsample",
         "power_of_choice": "strategies:power_of_choice",
         "fedexp": "strategies:fedexp",
+        "f3ast": "strategies:f3ast",
         "fedmgda": "strategies:fedmgda",
         "fedfv": "strategies:fedfv",
         "generalized_fedavg": "strategies:generalized_fedavg",
         "amplified_scaffold": "strategies:amplified_scaffold",
         "focus": "strategies:focus",
         "concord": "strategies:concord",
+        "refl": "strategies:refl",
     },
     "analysis": {
         "shapley": "analysis.shapley:shapley",
@@ -229,6 +263,7 @@ SERVERS = Registry("server")
 RULES = Registry("rule")
 SCHEDULES = Registry("schedule")
 AVAILABILITY = Registry("availability")
+CHANCES = Registry("chances")
 DELAYS = Registry("delay")
 STRATEGIES = Registry("strategy")
 

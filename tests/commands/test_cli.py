@@ -131,8 +131,8 @@ def test_an_unknown_kind(command):
     assert said.err == (
         "understudy: unknown name 'smplers'; did you mean 'samplers'? kinds: "
         "strategies, samplers, compensators, races, cutoffs, guards, aggregators, servers, local, "
-        "rules, schedules, availability, delays, data, partitions, models, losses, analyses, "
-        "measures\n"
+        "rules, schedules, availability, chances, delays, data, partitions, models, losses, "
+        "analyses, measures\n"
     )
 
 
@@ -185,6 +185,28 @@ def test_list_names_everything_with_its_parameters(command):
     assert (said.code, said.err) == (0, "")
     lines = said.out.splitlines()
     assert max(map(len, lines)) <= 80
+    entries: dict[str, str] = {}  # continued lines are joined, columns are as wide as their names
+    for line in lines:
+        if re.match(r"  \S", line):
+            name, _, rest = line.strip().partition(" ")
+            entries[name] = rest.strip()
+        elif line.startswith("   "):
+            entries[name] += f" {line.strip()}"
+    assert entries["fixed_dropout"] == (
+        "alpha=0.5, keep_one_per_group=False, first_round_full=False, counts='compositions'"
+    )
+    assert entries["fdms_dropout"] == (
+        "alpha=0.5, keep_one_per_group=True, first_round_full=True, counts='compositions'"
+    )
+    assert entries["bernoulli"] == "p or p_min, seed=0"
+    assert entries["accuracy_last10"] == "accuracy, mean of last 10, %, higher is better"
+    assert entries["everyone"] == "–"
+    assert entries["sgd"] == "lr=1.0, schedule=constant"
+    assert entries["blind"] == "inner=uniform"
+    assert entries["deadline"] == "latency=latency, seconds=60.0"
+    assert entries["mlp"] == "hidden=32"
+    assert entries["iid"] == "n_clients=20"
+    assert "  synthetic        alpha=0.5, beta=0.5, n_clients=30" in lines  # columns are aligned
     for dropout in (
         "  fixed_dropout     alpha=0.5, keep_one_per_group=False, first_round_full=False,",
         "  fdms_dropout      alpha=0.5, keep_one_per_group=True, first_round_full=True,",
@@ -192,9 +214,9 @@ def test_list_names_everything_with_its_parameters(command):
         assert lines[lines.index(dropout) + 1].strip() == "counts='compositions'"
     assert "  bernoulli         p or p_min, seed=0" in lines
     assert "  accuracy_last10           accuracy, mean of last 10, %, higher is better" in lines
-    assert "  everyone         –" in lines
+    assert "  everyone               –" in lines
     assert "  sgd       lr=1.0, schedule=constant" in lines
-    assert "  blind            inner=uniform" in lines
+    assert "  blind                  inner=uniform" in lines
     assert "  deadline  latency=latency, seconds=60.0" in lines
     assert "  mlp           hidden=32" in lines
     assert "  iid                 n_clients=20" in lines
@@ -225,6 +247,10 @@ schedules: factor on a learning rate, by round
   exponential
     decay ** t; FedGS multiplies its step by 0.998 in each round.
     decay=0.998
+
+  inverse_root
+    1 / sqrt(t / period + 1); FedAWE's experiments have a period of 10.
+    period=10.0
 
   inverse_root_horizon
     1 / sqrt(rounds) in every round: the step that rates of O(1/√T) are stated

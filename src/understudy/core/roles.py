@@ -53,6 +53,15 @@ class Availability(Protocol):
 
 
 @runtime_checkable
+class Chances(Protocol):
+    """How often each client can be reached, for availabilities that ask for it."""
+
+    def of(self, population: Population) -> Floats:
+        """(N,) probability of each client, in [0, 1]; the same at every call."""
+        ...
+
+
+@runtime_checkable
 class Sampler(Protocol):
     """Who is wanted in a round.
 
@@ -66,8 +75,8 @@ class Sampler(Protocol):
         """Distinct ids and their weights; reads only."""
         ...
 
-    def learn(self, state: Any, end: RoundEnd) -> None:
-        """Count all that were picked, whether they came or not."""
+    def learn(self, state: Any, end: RoundEnd) -> Mapping[str, float] | None:
+        """Count all that were picked, whether they came or not; it may return notes for the log."""
         ...
 
 

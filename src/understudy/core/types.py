@@ -253,6 +253,7 @@ class Cohort:
     start: Callable[[int], torch.Tensor] | None = None  # id -> (d,) model to start from
     correction: Callable[[int], torch.Tensor] | None = None  # id -> (d,) added to each gradient
     lr: float | None = None  # η, the local learning rate; None: by the round's number
+    available: Bools | None = None  # (N,) who could be reached, wanted or not
 
     @property
     def vectors_down(self) -> int:

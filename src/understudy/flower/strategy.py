@@ -60,6 +60,7 @@ from understudy.flower.rounds.server import LiveServer
 from understudy.journal.protocol import Journal
 from understudy.parts.local import UPDATE, reply_of
 from understudy.parts.samplers.uniform import Everyone
+from understudy.representation import Thresholds
 from understudy.server.strategy import Strategy
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
@@ -97,6 +98,8 @@ class UnderstudyStrategy(FlowerStrategy):
         As in Flower's FedAvg.
     train_metrics_aggr_fn, evaluate_metrics_aggr_fn : function, optional
         As in Flower's FedAvg; called with replies of the same keys only.
+    warn : Thresholds, optional
+        When it is told who is left out; see `understudy.representation`.
     clock : Clock, optional
         Time, for tests.
     deadline, quorum, grace, late_for, wait, poll
@@ -127,6 +130,7 @@ class UnderstudyStrategy(FlowerStrategy):
         configrecord_key: str = "config",
         train_metrics_aggr_fn: reported.Aggregate | None = None,
         evaluate_metrics_aggr_fn: reported.Aggregate | None = None,
+        warn: Thresholds | None = None,
         clock: Clock | None = None,
         deadline: float | None = None,
         quorum: float | None = None,
@@ -186,6 +190,7 @@ class UnderstudyStrategy(FlowerStrategy):
             availability=availability,
             ledger=ledger,
             clock=clock,
+            limits=warn,
         )
         self.outcomes: tuple[ClientOutcome, ...] = ()  # of the last round
         self._mailbox = ReplyBox(timing, clock)
@@ -264,6 +269,11 @@ class UnderstudyStrategy(FlowerStrategy):
         deadline = min(self.timing.deadline, float(timeout))
         self._mailbox.timing = replace(self.timing, deadline=deadline)
         self.server.n_rounds = num_rounds
+        self.server.timing = {
+            "deadline": deadline,
+            "quorum": self.timing.quorum,
+            "grace": self.timing.grace,
+        }
         logger.info("Starting %s:", type(self).__name__)
         self.summary()
         result = Result()
@@ -290,6 +300,7 @@ class UnderstudyStrategy(FlowerStrategy):
         finally:
             self.server.close()
         logged.log_result(result)
+        logged.log_warnings(self.server.warnings)
         return result
 
     def _play(

@@ -107,6 +107,7 @@ def select_cohort(
             start=None if starts is None else starts(state.compensator, asked),
             correction=strategy.local.rule.correction(state.local, asked),
             lr=strategy.local.lr_at(state.updates),
+            available=reachable,
         )
 
 
@@ -182,7 +183,8 @@ def finish_round(strategy: Strategy, state: ServerState, filled: Filled) -> Appl
             clock.lap("step")
         said = strategy.compensator.learn(state.compensator, end, step)
         notes.update(answers.notes(strategy.compensator, "learn", said))
-        strategy.sampler.learn(state.sampler, end)
+        said = strategy.sampler.learn(state.sampler, end)
+        notes.update(answers.notes(strategy.sampler, "learn", said))
         strategy.local.rule.learn(state.local, end)
         clock.lap("learn")
     cohort = end.cohort

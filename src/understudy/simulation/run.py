@@ -33,6 +33,7 @@ from understudy.journal.rounds import row_of
 from understudy.memory.run_folder import ROUNDS, STATE
 from understudy.memory.tensor_stream import CheckpointError, named_faults
 from understudy.parts.delay import round_seconds, tell_of_cohort
+from understudy.representation import Warnings
 from understudy.server import checkpoint
 from understudy.server.loop import RoundLoop
 from understudy.server.round import decoded_by
@@ -42,7 +43,7 @@ from understudy.simulation import oracle
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.models import Model
 from understudy.simulation.data.shared_memory import IN_MEMORY
-from understudy.simulation.facts import run_facts
+from understudy.simulation.facts import client_facts, run_facts
 from understudy.simulation.first_graph import meet_everybody, with_answers
 from understudy.simulation.late import InFlight, together
 from understudy.simulation.references import constant_scores
@@ -154,6 +155,7 @@ class Run:
         self._evaluator = Evaluator(federation, settings, self._trainer.outputs)
         self._rows: list[dict[str, float]] = []
         self._kept = KeptLogs()
+        self._warnings = Warnings(client_facts(federation, settings.delay))
         self.last: RoundLog | None = None  # of the rounds yielded so far
         self._stored: Iterator[RoundLog] = iter(())  # of rounds run before, not yet yielded
         self._playing = threading.Lock()
@@ -439,6 +441,17 @@ class Run:
         each client and round. What takes a while to look through, take once: ``list(run.logs)``.
         """
         return self._kept
+
+    @property
+    def warnings(self) -> Warnings:
+        """Who was left out of the rounds yielded so far, and what else to know of them.
+
+        Iterated, it gives what holds now, then what held for a time; ``warnings.current`` is the
+        former. Nothing of a run depends on it: it is computed from the logs when it is asked for.
+        """
+        for log in self._kept[self._warnings.representation.n_rounds :]:
+            self._warnings.add(log)
+        return self._warnings
 
     def __repr__(self) -> str:
         """The strategy, how many rounds are done, and the last accuracy (or loss)."""

@@ -43,6 +43,7 @@ KEYS = {
     "fedar-fig4": "cb046076797945b5",
     "fedar-fig5": "e0899e9f5b878bab",
     "fedar-rho": "7da2f672ca5a9001",
+    "fedar-size": "d676a54c1370920b",
     "fdms-readings": "180b16598a6b81b4",
     "fedgs-readings": "3b53c2f91a0e22ed",
     "fedar-readings": "0b1385c1306a0795",

@@ -42,6 +42,7 @@ _FOLDERS = {  # package, folder in it → studies, in the order in which they ar
         "fedar-fig4",
         "fedar-fig5",
         "fedar-rho",
+        "fedar-size",
         "fdms-readings",
         "fedgs-readings",
         "fedar-readings",

@@ -1,0 +1,176 @@
+"""The methods of 2020 to 2024 against their slow twins, to 1e-10, over 36 random rounds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.reference import samplers
+from tests.reference.drive import D, N, Play
+from tests.reference.fedau import FedAUTwin
+from tests.reference.fedavg import IgnoreTwin
+from tests.reference.fedawe import FedAWETwin
+from tests.reference.fedstale import FedStaleTwin
+from tests.reference.late_updates import LateUpdatesTwin
+from tests.reference.mimic import MimiCTwin
+from tests.reference.samplers import F3ASTTwin
+from tests.reference.twin import Facts, Part, Twin
+from understudy import (
+    F3AST,
+    Blind,
+    ByData,
+    Everyone,
+    FedAU,
+    FedAWE,
+    FedStale,
+    HorvitzThompson,
+    LateUpdates,
+    LeastAvailableFirst,
+    Local,
+    MimiC,
+    Strategy,
+    Uniform,
+)
+from understudy.parts.schedules import constant, inverse_time
+
+CLOSE = 1e-10
+
+pytestmark = pytest.mark.parametrize("seed", [0, 1])
+by_schedule = pytest.mark.parametrize("schedule", [constant, inverse_time])
+by_sampler_and_weighting = pytest.mark.parametrize(
+    ("sampler", "weighting"),
+    [
+        (Everyone(), "clients"),
+        (Everyone(), "examples"),
+        (Blind(Uniform(4)), "examples"),
+        (ByData(5), "clients"),
+    ],
+    ids=str,
+)
+
+
+def played(seed, compensator, sampler, weighting, schedule=constant) -> Play:
+    strategy = Strategy(
+        sampler=sampler,
+        compensator=compensator,
+        local=Local(lr=0.1, schedule=schedule),
+        weighting=weighting,
+    )
+    return Play(strategy, seed, n_known=weighting == "clients", rtol=CLOSE)
+
+
+@by_sampler_and_weighting
+@pytest.mark.parametrize("longest", [3, 100_000])
+def test_fedau(seed, sampler, weighting, longest) -> None:
+    twin = FedAUTwin(N, D, longest)
+    played(seed, FedAU(longest), sampler, weighting).run(twin)
+    assert any(len(set(one)) > 1 for one in twin.intervals.intervals)
+
+
+@by_sampler_and_weighting
+@by_schedule
+@pytest.mark.parametrize(
+    ("beta", "rates"), [(0.0, "known"), (0.4, "known"), (0.5, "estimated"), (1.0, "estimated")]
+)
+def test_fedstale(seed, sampler, weighting, schedule, beta, rates) -> None:
+    play = played(seed, FedStale(beta, rates), sampler, weighting, schedule)
+    play.run(FedStaleTwin(N, D, beta, rates))
+
+
+@by_sampler_and_weighting
+@by_schedule
+def test_mimic(seed, sampler, weighting, schedule) -> None:
+    played(seed, MimiC(), sampler, weighting, schedule).run(MimiCTwin(N, D))
+
+
+@by_sampler_and_weighting
+@pytest.mark.parametrize("model", ["mean", "last"])
+@pytest.mark.parametrize(("eta", "clip"), [(1.0, None), (0.3, 0.5)])
+def test_fedawe(seed, sampler, weighting, eta, clip, model) -> None:
+    play = played(seed, FedAWE(eta, clip, model), sampler, weighting)
+    twin = FedAWETwin(N, D, play.params(), eta, clip, model)
+    n_checked = 0
+    starts: dict[int, np.ndarray] = {}  # what each of the asked starts from, before the round
+    for _, cohort, applied in play.against(twin):
+        for i in cohort.asked.tolist():
+            found = cohort.start(i).numpy()
+            # the cohort's function shows the present: those who came have received the new model
+            expected = twin.x[i]
+            np.testing.assert_allclose(found, expected, rtol=CLOSE, atol=CLOSE)
+            n_checked += not np.array_equal(expected, starts.get(i, expected))
+            starts[i] = expected.copy()
+        if clip is not None and applied.stepped:
+            assert 0 < applied.notes["fedawe_clipped"] <= 1
+    assert n_checked >= 20
+    assert twin.clipped >= (0 if clip is None else 10)
+
+
+@by_schedule
+@pytest.mark.parametrize("sampler", [Everyone(), Uniform(5)], ids=repr)
+@pytest.mark.parametrize(
+    "settings", [("refl",), ("refl", 0.9, 1.0, 3), ("inverse",), ("exponential",), ("equal",)]
+)
+def test_late_updates(seed, sampler, schedule, settings) -> None:
+    twin = LateUpdatesTwin(N, D, *settings)
+    play = played(seed, LateUpdates(*settings), sampler, "examples", schedule)
+    rounds = [applied for _, _, applied in play.against(twin)]
+    assert twin.n_late >= 3
+    assert sum("late_weight" in applied.notes for applied in rounds) >= 3
+
+
+@pytest.mark.parametrize("rest", [0, 4])
+@pytest.mark.parametrize("rates", ["estimated", "known"])
+def test_least_available_first(seed, rest, rates) -> None:
+    """Those who rest come last, all others by their probability; who is taken of equals is free."""
+    play = Play(Strategy(sampler=LeastAvailableFirst(3, rest, rates)), seed, rtol=CLOSE)
+    there, last_pick = [0] * N, {}
+    for now, cohort, _ in play.against(IgnoreTwin(N, D)):
+        chances = now.p if rates == "known" else [(1 + k) / (2 + now.t) for k in there]
+        reachable = np.flatnonzero(now.available).tolist()
+        order = samplers.least_available(reachable, chances, last_pick, now.t, rest)
+        picked = cohort.wanted.tolist()
+        assert sorted(order[i] for i in picked) == sorted(order.values())[:3]
+        for i in reachable:
+            there[i] += 1
+        for i in picked:
+            last_pick[i] = now.t
+
+
+class HorvitzThompsonTwin(Twin):
+    """sum_{i in A} v_i n_i Delta_i / sum_j n_j; q_i is v_i n_i."""
+
+    def fill(self, facts: Facts) -> list[Part]:
+        everyone = sum(facts.base)
+        return [(i, ("came", i), facts.q[i] / everyone, d) for i, d in facts.came.items()]
+
+
+@pytest.mark.parametrize("beta", [0.01, 0.3])
+@pytest.mark.parametrize("n_known", [True, False])
+def test_f3ast(seed, beta, n_known) -> None:
+    strategy = Strategy(sampler=F3AST(3, beta), compensator=HorvitzThompson())
+    play = Play(strategy, seed, n_known=n_known, rtol=CLOSE)
+    sizes = play.weights.base(play.active).tolist()
+    twin = F3ASTTwin(sizes, 3, beta)
+    for now, cohort, _ in play.against(HorvitzThompsonTwin(N, D)):
+        picked = cohort.wanted.tolist()
+        best = twin.gains(np.flatnonzero(now.available).tolist(), sizes)
+        found = sorted((twin.gain(i, sizes) for i in picked), reverse=True)
+        assert found == pytest.approx(best, rel=CLOSE)
+        assert cohort.weight.tolist() == pytest.approx(twin.weights(picked), rel=CLOSE)
+        sizes = play.weights.base(play.active).tolist()  # what is known when the next is picked
+
+
+@pytest.mark.parametrize(
+    ("compensator", "twin"),
+    [(FedAU(), FedAUTwin), (FedStale(), FedStaleTwin), (MimiC(), MimiCTwin)],
+    ids=lambda value: getattr(value, "__name__", repr(value)),
+)
+def test_one_retires(seed, compensator, twin) -> None:
+    """A retired client leaves sums and totals, and what it once sent is forgotten."""
+    play = played(seed, compensator, Everyone(), "examples")
+    play.run(twin(N, D), retire=(16, 2))
+
+
+def test_one_retires_from_fedawe(seed) -> None:
+    play = played(seed, FedAWE(), Everyone(), "examples")
+    play.run(FedAWETwin(N, D, play.params()), retire=(16, 2))
