@@ -12,7 +12,7 @@ from understudy.dashboard.clients import cast_of, client_rows, share_by_voice
 from understudy.dashboard.columns import Columns
 from understudy.dashboard.comparison import comparison_of
 from understudy.dashboard.hub import Hub, UnreadableRun
-from understudy.dashboard.places import FAULTS, RunInfo, resolved_of, without_folder
+from understudy.dashboard.places import FAULTS, RunInfo, without_folder
 from understudy.dashboard.reduced import ORDERS, ordered, reduced
 from understudy.journal.follow import follow
 from understudy.measures import measure
@@ -22,6 +22,7 @@ from understudy.studies.store.store import Store
 MOST_POINTS = 4000  # rounds of a curve; a screen has fewer
 SPARKS = 60  # points of a sparkline
 MOST_PAIRED = 400  # clients up to which a similarity matrix is sent whole
+MOST_PAST = 5  # warnings that no longer hold
 MEASURED = "metric "
 MAIN = ("accuracy", "loss")
 
@@ -59,6 +60,7 @@ def brief(hub: Hub, run: RunInfo) -> dict[str, Any]:
         "changed": run.changed,
         "left": hub.seconds_left(run),
         "clients": run.facts.get("n_clients"),
+        "warnings": hub.n_warnings(run),
     }
 
 
@@ -95,10 +97,7 @@ def about_run(hub: Hub, run: RunInfo) -> dict[str, Any]:
     if run.status == "damaged":
         return told
     columns = hub.columns(run)
-    try:
-        resolved = resolved_of(run)
-    except FAULTS as error:
-        raise UnreadableRun(without_folder(error, run.folder)) from error
+    resolved = columns.resolved
     return {
         **told,
         "names": client_names(run.facts, columns.n_clients),
@@ -139,7 +138,11 @@ def siblings(hub: Hub, run: RunInfo) -> list[RunInfo]:
 
 def warnings_of(columns: Columns, run: RunInfo) -> list[dict[str, Any]]:
     """Whom the run's model does not represent, in plain words."""
-    return []
+    found = columns.warnings
+    return [
+        {"kind": one.kind, "words": str(one), "clients": one.clients, "now": one.until is None}
+        for one in (*found.current, *found.past[-MOST_PAST:][::-1])
+    ]
 
 
 def columns(hub: Hub, run: RunInfo, since: int | None, epoch: int | None) -> Sent:

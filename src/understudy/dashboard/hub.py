@@ -14,7 +14,15 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 
 from understudy.dashboard.columns import Columns
-from understudy.dashboard.places import FAULTS, Places, RunInfo, Trouble, without_folder
+from understudy.dashboard.places import (
+    FAULTS,
+    Places,
+    RunInfo,
+    Trouble,
+    resolved_of,
+    without_folder,
+)
+from understudy.representation import ClientFacts
 
 EVERY = 0.5  # seconds between two looks at the folders
 REST = 10  # times what a look took, before the next one: large folders are looked at less often
@@ -109,6 +117,11 @@ class Hub:
             return None
         return max(0.0, (run.n_rounds - run.rounds) * seconds / rounds)
 
+    def n_warnings(self, run: RunInfo) -> int | None:
+        """How many warnings hold; None for runs whose rounds nobody has looked at yet."""
+        known = self._columns.get(run.id)
+        return None if known is None else len(known.warnings.current)
+
     # -- rounds --------------------------------------------------------------------------------
 
     def columns(self, run: RunInfo) -> Columns:
@@ -117,9 +130,15 @@ class Hub:
         What was looked at longest ago is given up where it is too much.
         """
         with self._lock:
-            columns = self._columns.setdefault(run.id, Columns(run.place))
+            if run.id not in self._columns:
+                self._columns[run.id] = Columns(run.place)
+            columns = self._columns[run.id]
             self._columns.move_to_end(run.id)
         try:
+            if not columns.n or run.resolved:  # of a stored cell they stay as they are
+                columns.resolved = resolved_of(run)
+            columns.tell(ClientFacts.told(run.facts, columns.resolved))
+            columns.seconds = _seconds(run)
             columns.update(PIECE)
         except FAULTS as error:
             raise UnreadableRun(without_folder(error, run.folder)) from error
@@ -128,6 +147,15 @@ class Hub:
             while kept > MOST_BYTES and len(self._columns) > 1:
                 kept -= self._columns.popitem(last=False)[1].n_bytes
         return columns
+
+
+def _seconds(run: RunInfo) -> dict[int, dict[int, float]]:
+    """Round → client → seconds until it answered, of a live federation."""
+    found: dict[int, dict[int, float]] = {}
+    for one in run.told_outcomes():
+        if one.seconds is not None:
+            found.setdefault(one.t, {})[one.client] = one.seconds
+    return found
 
 
 def _told(run: RunInfo | None) -> Any:

@@ -124,7 +124,8 @@ def _clients(hub: Hub, asked: Request) -> dict[str, Any]:
 def _sparklines(hub: Hub, asked: Request) -> bytes:
     names = asked.query_params.get("runs", "").split(",")[:MOST_IDS]
     lines = {name: answers.sparkline(hub, hub.runs[name]) for name in names if name in hub.runs}
-    return packed({}, {name: np.asarray(line) for name, line in lines.items()})
+    warned = {name: hub.n_warnings(hub.runs[name]) for name in lines}
+    return packed({"warned": warned}, {name: np.asarray(line) for name, line in lines.items()})
 
 
 def _comparison(hub: Hub, asked: Request) -> Mapping[str, Any]:

@@ -17,6 +17,7 @@ from understudy.plots.pairs import similarity, stood_in
 from understudy.plots.represented import represented
 from understudy.plots.saving import pdf, png, svg
 from understudy.plots.style import Style, styles
+from understudy.plots.traces import trace
 
 __all__ = [
     "OUTCOME_COLOURS",
@@ -38,4 +39,5 @@ __all__ = [
     "styles",
     "substitution_error",
     "svg",
+    "trace",
 ]

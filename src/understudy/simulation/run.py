@@ -37,6 +37,7 @@ from understudy.registry import imported
 from understudy.representation import Warnings
 from understudy.server import checkpoint
 from understudy.server.loop import RoundLoop
+from understudy.server.round import decoded_by
 from understudy.server.state import ServerState
 from understudy.server.strategy import Filled, Strategy
 from understudy.simulation import oracle
@@ -308,6 +309,8 @@ class Run:
         clock = perf_counter()
         comes = np.isfinite(seconds)  # whoever never answers need not be trained
         trained = self._trainer.train(state.params, replace(cohort, asked=cohort.asked[comes]))
+        if settings.delay is not None:
+            trained = replace(trained, seconds=seconds[comes])
         in_time = seconds[comes] <= deadline
         timings["train"] = perf_counter() - clock
 
@@ -362,7 +365,10 @@ class Run:
         ids = np.flatnonzero(self.state.active)
         others = np.setdiff1d(ids, np.asarray(trained.ids, dtype=np.int64))
         rest = self._trainer.train(self.state.params, replace(cohort, asked=others), into="oracle")
-        true = dict(trained) | dict(rest)
+        sent = {**dict(trained), **dict(rest)}
+        all_of_them = Arrivals(ids, [sent[int(i)] for i in ids])
+        none = Arrivals.none()
+        true = dict(decoded_by(self.strategy, self.state, cohort, all_of_them, none)[0])
         return oracle.compare(filled, ids, [true[int(i)] for i in ids], self.federation.groups)
 
     def _evaluated(self) -> torch.Tensor:

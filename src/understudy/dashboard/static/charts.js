@@ -5,9 +5,9 @@ import uPlot from './vendor/uplot/uPlot.esm.js';
 import { h } from './dom.js';
 import { number } from './format.js';
 
-// Okabe and Ito, then the same with dashes.
-const COLOURS = ['#0072B2', '#E69F00', '#009E73', '#CC79A7', '#D55E00', '#56B4E9', '#882255'];
-const DARK = ['#4C9FD6', '#E69F00', '#1FC79A', '#CC79A7', '#F0803C', '#9AD3F5', '#C9548F'];
+// Okabe and Ito's, a wine red and a grey; then the same with dashes.
+const COLOURS = ['#0072B2', '#E69F00', '#009E73', '#CC79A7', '#D55E00', '#56B4E9', '#882255', '#6B7280'];
+const DARK = ['#4C9FD6', '#E69F00', '#1FC79A', '#CC79A7', '#F0803C', '#9AD3F5', '#C9548F', '#9AA4B2'];
 
 export function style(variable) {
   return getComputedStyle(document.documentElement).getPropertyValue(variable).trim();
