@@ -96,15 +96,19 @@ class Hub:
                     self._begun[name] = now, run.rounds
             return changed
 
+    async def news(self) -> None:
+        """Look now, and tell all who listen: whoever looks first takes what has changed."""
+        changed = await run_in_threadpool(self.refresh)
+        for listener in tuple(self.listeners):
+            listener.tell(changed)
+
     async def watch(self) -> None:
         """Look again and again, as long as somebody has a page open."""
         while True:
             begin = time.monotonic()
             if self.listeners:
                 with suppress(OSError):  # a folder that vanishes meanwhile
-                    changed = await run_in_threadpool(self.refresh)
-                    for listener in tuple(self.listeners):
-                        listener.tell(changed)
+                    await self.news()
             await asyncio.sleep(max(EVERY, REST * (time.monotonic() - begin)))
 
     def seconds_left(self, run: RunInfo) -> float | None:
