@@ -53,8 +53,8 @@ def _served(hub: Hub, answer: Answer) -> Callable[[Request], Awaitable[Response]
 
     async def endpoint(asked: Request) -> Response:
         try:
-            if not hub.runs and not hub.troubles:
-                await run_in_threadpool(hub.refresh)
+            if not hub.listeners:  # nobody looks for changes meanwhile
+                await hub.news()
             found = await run_in_threadpool(answer, hub, asked)
         except NotThere as error:
             return _json({"error": str(error)}, asked, 404)
