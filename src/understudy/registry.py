@@ -27,6 +27,8 @@ _PARTS: dict[str, dict[str, str]] = {
         "keep_asking": "parts.samplers.keep_asking:KeepAsking",
         "oldest_first": "parts.samplers.oldest_first:OldestFirst",
         "f3ast": "parts.samplers.f3ast:F3AST",
+        "oort": "parts.samplers.oort:Oort",
+        "least_available_first": "parts.samplers.least_available:LeastAvailableFirst",
     },
     "compensator": {
         "ignore": "parts.compensators.ignore:Ignore",
@@ -40,6 +42,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "fedau": "parts.compensators.fedau:FedAU",
         "fedstale": "parts.compensators.fedstale:FedStale",
         "mimic": "parts.compensators.mimic:MimiC",
+        "late_updates": "parts.compensators.late_updates:LateUpdates",
         "fedawe": "parts.compensators.fedawe:FedAWE",
         "gather": "parts.compensators.gather:Gather",
         "kriging": "parts.compensators.kriging:Kriging",
@@ -65,11 +68,14 @@ _PARTS: dict[str, dict[str, str]] = {
         "adam": "parts.servers:Adam",
         "yogi": "parts.servers:Yogi",
         "extrapolated": "parts.extrapolated:Extrapolated",
+        "generalized_fedavg": "parts.amplified:GeneralizedFedAvg",
     },
     "rule": {
         "plain": "parts.local:Plain",
         "proximal": "parts.local:Proximal",
         "scaffold": "parts.local:Scaffold",
+        "amplified_scaffold": "parts.amplified:AmplifiedScaffold",
+        "focus": "parts.focus:Focus",
     },
     "schedule": {
         "constant": "parts.schedules:constant",
@@ -94,19 +100,39 @@ _PARTS: dict[str, dict[str, str]] = {
         "markov": "parts.availability.markov:Markov",
         "cyclic": "parts.availability.periodic:Cyclic",
         "diurnal": "parts.availability.periodic:Diurnal",
+        "own_cycle": "parts.availability.periodic:OwnCycle",
+        "sine": "parts.availability.fluctuating:Sine",
+        "staircase": "parts.availability.fluctuating:Staircase",
+        "arriving": "parts.availability.staged:Arriving",
+        "departing": "parts.availability.staged:Departing",
+        "round_robin": "parts.availability.staged:RoundRobin",
+        "min_separation": "parts.availability.separation:MinSeparation",
+        "fedau_bernoulli": "parts.availability.protocols:fedau_bernoulli",
+        "fedau_markov": "parts.availability.protocols:fedau_markov",
+        "fedau_cyclic": "parts.availability.protocols:fedau_cyclic",
+        "fedawe_sine": "parts.availability.protocols:fedawe_sine",
+        "fedawe_staircase": "parts.availability.protocols:fedawe_staircase",
+        "fedawe_interleaved": "parts.availability.protocols:fedawe_interleaved",
+        "wang_ji_groups": "parts.availability.protocols:wang_ji_groups",
         "trace": "parts.availability.trace:Trace",
+        "flash_trace": "parts.availability.trace:FlashTrace",
+        "fedscale_trace": "parts.availability.trace:FedScaleTrace",
         "last_rounds_away": "parts.availability.scripted:LastRoundsAway",
         "full_start": "parts.availability.full_start:FullStart",
         "gone": "parts.availability.gone:Gone",
     },
+    "chances": {
+        "label_dirichlet": "parts.availability.chances:LabelDirichlet",
+        "label_halves": "parts.availability.chances:LabelHalves",
+    },
     "delay": {
         "failure": "parts.delay:Failure",
         "latency": "parts.delay:Latency",
+        "recorded_latency": "parts.recorded_latency:RecordedLatency",
         "deadline": "parts.delay:Deadline",
         "combined": "parts.delay:Combined",
     },
     "strategy": {
-        "concord": "strategies:concord",
         "fedavg": "strategies:fedavg",
         "waiting_fedavg": "strategies:waiting_fedavg",
         "fedprox": "strategies:fedprox",
@@ -129,6 +155,12 @@ _PARTS: dict[str, dict[str, str]] = {
         "f3ast": "strategies:f3ast",
         "fedmgda": "strategies:fedmgda",
         "fedfv": "strategies:fedfv",
+        "oort": "strategies:oort",
+        "refl": "strategies:refl",
+        "generalized_fedavg": "strategies:generalized_fedavg",
+        "amplified_scaffold": "strategies:amplified_scaffold",
+        "focus": "strategies:focus",
+        "concord": "strategies:concord",
     },
     "analysis": {
         "shapley": "analysis.shapley:shapley",
@@ -236,6 +268,7 @@ SERVERS = Registry("server")
 RULES = Registry("rule")
 SCHEDULES = Registry("schedule")
 AVAILABILITY = Registry("availability")
+CHANCES = Registry("chances")
 DELAYS = Registry("delay")
 STRATEGIES = Registry("strategy")
 

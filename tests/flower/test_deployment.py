@@ -17,8 +17,11 @@ from understudy.core.types import Outcome
 from understudy.dashboard import answers
 from understudy.dashboard.hub import Hub
 from understudy.dashboard.places import Places
+from understudy.dashboard.watched import Watch
 from understudy.flower import UnderstudyStrategy, read_outcomes, request_same_as
 from understudy.flower.clients.roster import Roster
+from understudy.journal.follow import follow
+from understudy.representation import ClientFacts, Thresholds, warnings_of
 from understudy.server import checkpoint
 from understudy.studies import results
 
@@ -279,9 +282,35 @@ def test_a_killed_supernode_without_a_lasting_id_is_a_loud_line_and_can_be_conti
         assert live.wait_for_run(run) == "finished:completed"
         (kept,) = set(first) - {old}
         assert outcomes_of(folder)[2] == {kept: "came", new: "came"}
+        a_node_that_is_gone_for_good_is_left_out(live, folder, settings, new)
     except BaseException:
         with capsys.disabled():
             print(live.all_logs())
         raise
     finally:
         live.stop()
+
+
+def a_node_that_is_gone_for_good_is_left_out(live, folder, settings, client_id):
+    """Killed again and not started: after two more rounds the log names it, and so does a watch."""
+    server = live.app / "digits_app" / "server_app.py"
+    options = "warn=Thresholds(rounds=2), min_available_nodes=1, min_train_nodes=1"
+    text = server.read_text().replace("deadline=float(", f"{options}, deadline=float(", 1)
+    assert options in text
+    with_import = "\nfrom understudy.representation import Thresholds\nfrom understudy.flower"
+    server.write_text(text.replace("\nfrom understudy.flower", with_import, 1))
+    live.federation.kill("node-1", signal.SIGKILL)
+    live.wait_for(lambda: live.federation.online() == 1, "the killed node to be gone")
+    for number in (4, 5, 6):
+        live.go(number)
+    run = live.run(**settings, deadline=PATIENCE, num_rounds=6)
+    assert live.wait_for_run(run) == "finished:completed"
+    said = live.log(run)
+    assert re.search(rf"{client_id}, .*was in none of the last 2 rounds' updates", said)
+    assert said.count("Who was left out, and other warnings of 6 rounds") == 1
+    (one,) = Watch([folder]).look()
+    about = ClientFacts.told(one.run.facts, one.run.resolved)
+    warnings = warnings_of(follow(folder), about, Thresholds(rounds=2))
+    (number,) = (place for place, name in enumerate(about.names) if name == client_id)
+    assert [warning.clients for warning in warnings.current] == [(number,)]
+    assert about.deadline == PATIENCE

@@ -216,6 +216,8 @@ class Arrivals:
     start_round : (k,) ints, optional
         The round whose model each client started from; before the current one: a late update.
         Without it, all are of the current round.
+    seconds : (k,) numbers, optional
+        How long each answer took, from the question to its arrival; NaN where that is not known.
     """
 
     ids: Sequence[Any] | npt.NDArray[Any]
@@ -225,6 +227,7 @@ class Arrivals:
     losses: Sequence[Any] | npt.NDArray[Any] | None = None
     label_counts: Sequence[Any] | npt.NDArray[Any] | None = None
     start_round: Sequence[Any] | npt.NDArray[Any] | None = None
+    seconds: Sequence[Any] | npt.NDArray[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -253,6 +256,7 @@ class Cohort:
     start: Callable[[int], torch.Tensor] | None = None  # id -> (d,) model to start from
     correction: Callable[[int], torch.Tensor] | None = None  # id -> (d,) added to each gradient
     lr: float | None = None  # η, the local learning rate; None: by the round's number
+    available: Bools | None = None  # (N,) who could be reached, wanted or not
 
     @property
     def vectors_down(self) -> int:

@@ -58,6 +58,7 @@ from understudy.flower.rounds.outcomes import ClientOutcome
 from understudy.flower.rounds.sampled import Sampled
 from understudy.flower.rounds.server import LiveServer
 from understudy.journal.protocol import Journal
+from understudy.parts.local import UPDATE, reply_of
 from understudy.parts.samplers.uniform import Everyone
 from understudy.representation import Thresholds
 from understudy.server.strategy import Strategy
@@ -207,6 +208,11 @@ class UnderstudyStrategy(FlowerStrategy):
     def _with_sampler(self, strategy: Strategy) -> Strategy:
         if not isinstance(strategy, Strategy):
             raise TypeError(f"strategy: expected an understudy.Strategy, got {strategy!r}")
+        if reply_of(strategy.local) != UPDATE:
+            raise ValueError(
+                "strategy.local.rule: expected one whose clients send updates, got "
+                f"{strategy.local.rule!r}, which simulations only can train"
+            )
         if self.fraction_train not in (0, 1):
             if strategy.sampler != Everyone():
                 raise ValueError(

@@ -55,8 +55,8 @@ class Representation:
     since : (N, 8) ints
         Rounds with each `Outcome` since a client came last.
     spoken_for, spoke : (N,) ints
-        Rounds in which another's row (or a mixture) spoke for a client, and how often its row spoke
-        for another one.
+        Rounds in which another's row (or a mixture) represented a client, and how often its row
+        represented another one.
     metrics : dict
         Last measure of each client, (N,) by name.
 
@@ -170,8 +170,8 @@ class Representation:
         """(N,) sums as a store keeps them.
 
         `wanted`, `asked`, `came`, `late` and `refused` are rounds in which the client was so;
-        `stood_in_for_it` rounds in which another's row (or a mixture) spoke for it;
-        `spoke_for_others` how often its row spoke for another client, over all rounds.
+        `stood_in_for_it` rounds in which another's row (or a mixture) represented it;
+        `spoke_for_others` how often its row represented another client, over all rounds.
         """
         return {
             "wanted": self.wanted,
@@ -197,7 +197,7 @@ class Representation:
         )
 
     def least(self, at_most: int = 5, gone: Container[int] = ()) -> list[Heard]:
-        """Clients that nobody spoke for in the largest share of the steps.
+        """Clients that nothing represented in the largest share of the steps.
 
         Parameters
         ----------

@@ -33,9 +33,11 @@ from understudy.journal.rounds import row_of
 from understudy.memory.run_folder import ROUNDS, STATE
 from understudy.memory.tensor_stream import CheckpointError, named_faults
 from understudy.parts.delay import round_seconds, tell_of_cohort
+from understudy.registry import imported
 from understudy.representation import Warnings
 from understudy.server import checkpoint
 from understudy.server.loop import RoundLoop
+from understudy.server.round import decoded_by
 from understudy.server.state import ServerState
 from understudy.server.strategy import Filled, Strategy
 from understudy.simulation import oracle
@@ -307,6 +309,8 @@ class Run:
         clock = perf_counter()
         comes = np.isfinite(seconds)  # whoever never answers need not be trained
         trained = self._trainer.train(state.params, replace(cohort, asked=cohort.asked[comes]))
+        if settings.delay is not None:
+            trained = replace(trained, seconds=seconds[comes])
         in_time = seconds[comes] <= deadline
         timings["train"] = perf_counter() - clock
 
@@ -361,7 +365,10 @@ class Run:
         ids = np.flatnonzero(self.state.active)
         others = np.setdiff1d(ids, np.asarray(trained.ids, dtype=np.int64))
         rest = self._trainer.train(self.state.params, replace(cohort, asked=others), into="oracle")
-        true = dict(trained) | dict(rest)
+        sent = {**dict(trained), **dict(rest)}
+        all_of_them = Arrivals(ids, [sent[int(i)] for i in ids])
+        none = Arrivals.none()
+        true = dict(decoded_by(self.strategy, self.state, cohort, all_of_them, none)[0])
         return oracle.compare(filled, ids, [true[int(i)] for i in ids], self.federation.groups)
 
     def _evaluated(self) -> torch.Tensor:
@@ -458,6 +465,11 @@ class Run:
                 words += f", {name} {known[-1]:.4f}"
                 break
         return f"<Run of {part_text(self.strategy)}: {words}>"
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it: with the attendance map and the warnings so far."""
+        shown: str = imported("understudy.plots.run_page:html_of")(self)
+        return shown
 
     def frame(self) -> pandas.DataFrame:
         """One row per round so far: metrics, who came, clock, megabytes, notes of the parts."""
