@@ -391,7 +391,7 @@ class Contributions:
         first = np.cumsum([0, *(len(block) for block in self.rows)])
         if len(rows) and rows.max() >= first[-1]:
             raise IndexError(f"row {rows.max()} is beyond the last block")
-        which = np.searchsorted(first, rows, side="right") - 1
+        which = np.maximum(np.searchsorted(first, rows, side="right") - 1, 0)
         within = (rows - first[which]).tolist()
         return [
             self.rows[block].data[row] for block, row in zip(which.tolist(), within, strict=True)
