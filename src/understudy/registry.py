@@ -61,9 +61,6 @@ _PARTS: dict[str, dict[str, str]] = {
         "concord": "parts.aggregators.concord:Concord",
         "fedmgda": "parts.aggregators.fedmgda:FedMGDA",
         "fedfv": "parts.aggregators.fedfv:FedFV",
-        "fedmgda": "parts.aggregators.fedmgda:FedMGDA",
-        "fedfv": "parts.aggregators.fedfv:FedFV",
-        "concord": "parts.aggregators.concord:Concord",
     },
     "server": {
         "sgd": "parts.servers:Sgd",
@@ -164,7 +161,6 @@ _PARTS: dict[str, dict[str, str]] = {
         "amplified_scaffold": "strategies:amplified_scaffold",
         "focus": "strategies:focus",
         "concord": "strategies:concord",
-        "refl": "strategies:refl",
     },
     "analysis": {
         "shapley": "analysis.shapley:shapley",

@@ -256,18 +256,6 @@ def focus(**fields: Any) -> Strategy:
     return _made(fields, rule=Focus(), compensator=MIFA(wait=False))
 
 
-def refl(
-    m: int | float | None = None,
-    rule: str = "refl",
-    rest: int = 5,
-    rates: str = "estimated",
-    **fields: Any,
-) -> Strategy:
-    """REFL: those who will seldom be there are asked, late updates join with less weight."""
-    sampler = LeastAvailableFirst(m, rest, rates)
-    return _made(fields, sampler=sampler, compensator=LateUpdates(rule), local=REFL_LOCAL)
-
-
 def strategy_of(given: object) -> Strategy:
     """A strategy as it is; or the method of this name, with its paper's parts and training."""
     if isinstance(given, str):

@@ -11,12 +11,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from understudy.core.types import Bools, Vectors
 
 __all__ = ["gram_float32", "largest_entries", "pieces", "scaled_gram"]
-__all__ = ["gram_float32", "largest_entries", "mixed_gram", "scaled_gram"]
 
 Matrix = NDArray[np.float64]
 Rows = Vectors | NDArray[np.floating]  # (k, d), or k vectors of length d
@@ -55,17 +53,6 @@ def scaled_gram(
         else:
             assert groups is not None
             total += _products_within(piece, groups)
-    return total
-
-
-def mixed_gram(rows: Rows, n_columns: int, mix: Matrix, *, narrowest: int) -> Matrix:
-    """(m, m) scalar products of mixtures (m, k) of rows, which are never kept as a whole."""
-    few = np.count_nonzero(mix) < mix.size / 4
-    mixing = csr_array(mix) if few else mix
-    total = np.zeros((len(mix), len(mix)))
-    for piece in _pieces(rows, n_columns, narrowest):
-        mixtures: Matrix = np.asarray(mixing @ piece)
-        total += mixtures @ mixtures.T
     return total
 
 

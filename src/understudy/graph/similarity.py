@@ -18,16 +18,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 
 from understudy.core.types import Vectors
-from understudy.graph.products import (
-    Rows,
-    gram_float32,
-    largest_entries,
-    mixed_gram,
-    pieces,
-    scaled_gram,
-)
+from understudy.graph.products import Rows, gram_float32, largest_entries, pieces, scaled_gram
 
 __all__ = [
     "cosine_rows",
@@ -93,9 +87,6 @@ def gram(vectors: Vectors, n_parameters: int, mix: Matrix | None = None) -> Matr
         mixtures: Matrix = np.asarray(mixing @ piece)
         total += mixtures @ mixtures.T
     return total
-    if mix is not None:
-        return mixed_gram(vectors, n_parameters, mix, narrowest=_NARROWEST)
-    return scaled_gram(vectors, n_parameters, np.zeros(len(vectors)), narrowest=_NARROWEST)
 
 
 def cosine_similarity(features: ArrayLike) -> Matrix:
