@@ -159,12 +159,17 @@ def test_who_listens_is_told_all_at_first_and_then_what_changed(tmp_path):
         first = await anext(stream)
         play(log, 1)
         second = await asyncio.wait_for(anext(stream), 30)
+        other = routes._stream(hub, None)  # who comes later takes no news away
+        play(log, 2)
+        third = [await anext(other), await asyncio.wait_for(anext(stream), 30)]
         watching.cancel()
         await stream.aclose()
-        return hub, [json.loads(event.data)["runs"][0]["rounds"] for event in (first, second)]
+        await other.aclose()
+        events = (first, second, *third)
+        return hub, [json.loads(event.data)["runs"][0]["rounds"] for event in events]
 
     with own_run(folder) as log:
         play(log, 0)
         hub, told = asyncio.run(watched(log))
-    assert told == [1, 2]
+    assert told == [1, 2, 3, 3]
     assert not hub.listeners

@@ -13,6 +13,10 @@ from tests.flower.live import PATIENCE, Live, example, importing_from, is_gone, 
 from tests.flower.loopback import LoopbackGrid, nodes_of
 from tests.flower.test_resume import saved
 from understudy import Local, fdms
+from understudy.core.types import Outcome
+from understudy.dashboard import answers
+from understudy.dashboard.hub import Hub
+from understudy.dashboard.places import Places
 from understudy.dashboard.watched import Watch
 from understudy.flower import UnderstudyStrategy, read_outcomes, request_same_as
 from understudy.flower.clients.roster import Roster
@@ -64,10 +68,28 @@ def test_a_crash_faults_kills_and_a_thief(live, tmp_path, capsys):
         check_outcomes(folder)
         check_refusals(live, run)
         check_the_store(runs)
+        check_the_page(folder)
     except BaseException:
         with capsys.disabled():
             print(live.all_logs())
         raise
+
+
+def check_the_page(folder):
+    """The dashboard shows what became of each client, and what was said of it."""
+    hub = Hub(Places([folder]))
+    hub.refresh()
+    (run,) = hub.runs.values()
+    assert (run.status, run.is_live, run.rounds) == ("done", True, 5)
+    assert run.resolved["timing"]["quorum"] == 1.0
+    rows = {row["id"]: row for row in answers.clients(hub, run, "")["rows"]}
+    assert rows.keys() >= set(EVERYBODY)
+    became = {name: [(cell & 15) - 1 for cell in rows[name]["last"]] for name in EVERYBODY}
+    assert became["client-4"][2] == Outcome.MISSING
+    assert became["client-4"][3] == Outcome.CAME
+    assert became["client-0"] == [Outcome.CAME] * 5
+    assert "not finite" in [one["reason"] for one in rows["client-2"]["refusals"]]
+    assert rows["client-0"]["seconds"] > 0
 
 
 def crash(live, folder, settings):
