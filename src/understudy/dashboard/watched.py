@@ -28,45 +28,39 @@ MAIN = ("accuracy", "loss")  # the measure that is shown: the first that there i
 
 
 class Watched:
-    """A run whose rounds are followed: its columns, and its warnings.
+    """A run whose rounds are followed.
 
-    It is the place that the columns read from, so that each round is read once.
+    It is the place that its columns are read from, to note how long each round took.
     """
 
     def __init__(self, run: RunInfo) -> None:
         self.run, self._place = run, run.place
         self.trouble = ""
-        self._begin()
+        self._seconds: deque[float] = deque(maxlen=PACE)
         self.columns = Columns(self)
 
-    def _begin(self) -> None:
-        self.warnings = Warnings(self._facts())
-        self._seconds: deque[float] = deque(maxlen=PACE)
-
-    def _facts(self) -> ClientFacts:
-        try:
-            return ClientFacts.told(self.run.facts, resolved_of(self.run))
-        except FAULTS:
-            return ClientFacts.told(self.run.facts)
+    @property
+    def warnings(self) -> Warnings:
+        """Who is left out, and what else to know."""
+        return self.columns.warnings
 
     def new(self, since: int) -> Iterator[RoundLog]:
-        """Rounds from `since` on; at 0 the run begins again."""
-        if since == 0:
-            self._begin()
+        """Rounds from `since` on."""
         for log in self._place.new(since):
-            if log.t >= self.warnings.representation.n_rounds:
-                self.warnings.add(log)
+            if log.t >= self.columns.n:
                 self._seconds.append(log.timings.get("round", np.nan))
             yield log
 
     def update(self, run: RunInfo, seconds: float) -> None:
         """Read what came since, for so long at most."""
-        if run.facts != self.run.facts:  # clients joined or left
-            self.run = run
-            self.warnings.facts = self._facts()
-        self.run = run
+        columns, self.run = self.columns, run
         try:
-            self.columns.update(seconds)
+            if not columns.resolved or run.resolved:  # of a stored cell they stay as they are
+                columns.resolved = resolved_of(run)
+            columns.tell(ClientFacts.told(run.facts, columns.resolved))
+            if run.is_live:
+                columns.seconds = _answers(run)
+            columns.update(seconds)
             self.trouble = ""
         except (*FAULTS, CheckpointError) as error:
             self.trouble = without_folder(error, run.folder)
@@ -121,3 +115,12 @@ class Watch:
         for run in chosen:
             kept[run.id].update(run, seconds)
         return list(kept.values())
+
+
+def _answers(run: RunInfo) -> dict[int, dict[int, float]]:
+    """Round → client → seconds until it answered."""
+    found: dict[int, dict[int, float]] = {}
+    for one in run.told_outcomes():
+        if one.seconds is not None:
+            found.setdefault(one.t, {})[one.client] = one.seconds
+    return found
