@@ -42,8 +42,8 @@ CELLS = {
     "quickstart": ((2 * 7 + 1) * 5, (2 * 7 + 1) * 10, (2 * 7 + 1) * 10),
     # the same two, at step 1 and tuned
     "quickstart-tuned": (2 * 2 * 6 * 5, 2 * 2 * 6 * 10, 2 * 2 * 6 * 10),
-    # four methods with ten servers under two kinds of absence; two data sets when quick, else four
-    "server-step": (2 * 80, 80 * (5 + 5 + 3 + 3), 4 * 80 * 10),
+    # five methods with ten servers under two kinds of absence; one data set when quick, else four
+    "server-step": (100, 100 * (5 + 5 + 3 + 3), 100 * (5 + 5 + 3 + 3)),
     # MNIST and CIFAR-10 as in the authors' code, and as published
     "fdms-fig1": (4 * 13, 13 * 5 + 13 * 8 + 13 * 5 + 13 * 4, 4 * 13 * 10),
     "fdms-fig2": (13, 13 * 5, 13 * 10),
