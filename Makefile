@@ -134,7 +134,7 @@ $(VENV)/.core-stamp: $(VENV)/.made-stamp $(INSTALLED_FROM)
 
 $(VENV)/.flower-stamp: $(VENV)/.made-stamp $(INSTALLED_FROM)
 	@$(forget-half-installed)
-	$(PIP_INSTALL) -e ".[flower]"
+	$(PIP_INSTALL) -e ".[flower,dashboard]"
 	@touch $(VENV)/.core-stamp $@
 
 $(VENV)/.test-stamp: $(VENV)/.made-stamp $(INSTALLED_FROM)

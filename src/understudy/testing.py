@@ -22,7 +22,7 @@ import torch
 
 from understudy.core.describe import describe
 from understudy.core.rng import generator
-from understudy.core.roles import Availability, Compensator, Sampler
+from understudy.core.roles import Aggregator, Availability, Compensator, Sampler
 from understudy.core.types import (
     Applied,
     Arrivals,
@@ -35,6 +35,10 @@ from understudy.core.types import (
 )
 from understudy.memory.rows import RowStore
 from understudy.memory.tensor_stream import raw_bytes
+from understudy.parts.aggregators.linear import linear_sum
+from understudy.parts.compensators.fedvarp import FedVARP
+from understudy.parts.compensators.ignore import Ignore
+from understudy.parts.compensators.stale import Stale
 from understudy.server.checkpoint import load_state, save_state
 from understudy.server.round import round_end
 from understudy.server.state import ServerState, leaves
@@ -64,6 +68,19 @@ def check_compensator(compensator: Compensator, population: Population | None = 
         _, applied = play(strategy, state, t)
         _check_coefficients(compensator, applied, everyone_seen=bool(seen.all()))
         seen[applied.outcome == Outcome.CAME] = True
+
+
+def check_aggregator(aggregator: Aggregator, population: Population | None = None) -> None:
+    """Play rounds with an aggregator, over substitutions and, where it takes them, signed rows."""
+    population = population or example_population()
+    for compensator in (Ignore(), Stale(), FedVARP()):
+        if _signed_is_refused(aggregator, compensator):
+            continue
+        strategy = Strategy(compensator=compensator, aggregator=aggregator)
+        _check_part(aggregator, strategy, population)
+        state = _start(strategy, population, n_buffers=2)
+        for t in range(ROUNDS):
+            _check_aggregation(strategy, state, t)
 
 
 def check_availability(availability: Availability, population: Population | None = None) -> None:
@@ -167,8 +184,9 @@ def updates_for(requests: list[tuple[int, int]], params: torch.Tensor) -> Arriva
     )
 
 
-def _start(strategy: Strategy, population: Population) -> ServerState:
-    return strategy.init(population, torch.zeros(WIDTH, dtype=torch.float64), seed=3)
+def _start(strategy: Strategy, population: Population, n_buffers: int = 0) -> ServerState:
+    params = torch.zeros(WIDTH, dtype=torch.float64)
+    return strategy.init(population, params, seed=3, n_parameters=WIDTH - n_buffers)
 
 
 # -- promises --------------------------------------------------------------------------------------
@@ -220,6 +238,39 @@ def _check_round(strategy: Strategy, state: ServerState, seed: int) -> None:
     _promise(bool(speaks_for_itself[own].all()), "a client that came is represented by its own row")
 
 
+def _signed_is_refused(aggregator: Aggregator, compensator: Compensator) -> bool:
+    try:
+        Strategy(compensator=compensator, aggregator=aggregator)
+    except ValueError:
+        _promise(compensator.signed, "an aggregator takes coefficients that are not negative")
+        return True
+    return False
+
+
+def _check_aggregation(strategy: Strategy, state: ServerState, seed: int) -> None:
+    """One round, seen between its halves."""
+    rng = generator(seed, "testing/aggregation", state.t)
+    cohort = strategy.select(state, rng.random(state.n_clients) < 0.6)
+    requests = [(int(client), state.t) for client in cohort.asked]
+    filled = strategy.fill(state, cohort, updates_for(requests, state.params))
+    weighed, told = filled.contributions, filled.stand_ins
+    if filled.update is not None:
+        again = strategy.aggregator.aggregate(weighed)
+        _promise(torch.equal(filled.update, again), "aggregate only reads, and repeats itself")
+    if filled.update is not None and hasattr(strategy.aggregator, "reweigh"):
+        before = told.coef.copy()
+        once = strategy.aggregator.reweigh(told, filled.end)
+        _promise(np.array_equal(before, told.coef), "reweigh only reads")
+        _promise(np.array_equal(once.coef, weighed.coef), "reweigh repeats itself")
+        of_buffers = weighed.coef if weighed.buffer_coef is None else weighed.buffer_coef
+        kept = told.coef if told.buffer_coef is None else told.buffer_coef
+        close = bool(np.isclose(of_buffers.sum(), kept.sum()))
+        _promise(close, "buffers keep coefficients that sum to what the compensator's did")
+        taken = linear_sum(weighed)
+        _promise(torch.allclose(filled.update, taken), "what was reweighed is summed as it says")
+    strategy.finish(state, filled)
+
+
 def _check_coefficients(part: Compensator, applied: Applied, *, everyone_seen: bool) -> None:
     coef = applied.contributions.coef
     if not part.signed:
@@ -243,7 +294,12 @@ def _check_reads_only(strategy: Strategy, state: ServerState, population: Popula
     untouched = came.deltas.clone()
     end = round_end(strategy, state, first, came, Arrivals.none())
     if requests:
-        strategy.compensator.fill(state.compensator, end)
+        filled = strategy.compensator.fill(state.compensator, end)
+        stand_ins = getattr(strategy.compensator, "stand_ins", None)
+        if stand_ins is not None and len(filled):
+            by_client = linear_sum(stand_ins(state.compensator, end))
+            close = torch.allclose(by_client, linear_sum(filled))
+            _promise(close, "stand_ins sums to what fill sums to")
     only_read = snapshot(state) == before and torch.equal(came.deltas, untouched)
     _promise(only_read, "pick and fill only read")
 
@@ -331,6 +387,7 @@ def snapshot(state: ServerState) -> str:
 
 __all__ = [
     "ContractBroken",
+    "check_aggregator",
     "check_availability",
     "check_compensator",
     "check_sampler",

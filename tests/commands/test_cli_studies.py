@@ -167,7 +167,7 @@ last metrics
   test_loss      1.5
   test_accuracy  0.54
 
-every client was represented in every round
+every client was represented in every round with a step
 
 who stood in for whom most
   for client  stood in  rounds
@@ -192,9 +192,9 @@ def test_show_a_cell(runs, command):
 def test_show_who_is_left_out(runs, command):
     said = command("show", key_of("dropout"))
     assert (
-        "\nleast represented, of 2 rounds\n"
-        "  client  wanted  came  stood in for\n"
-        "       2       2     1             0\n"
+        "\nleast represented, of 2 rounds with a step\n"
+        "  client  came  fresh  remembered  age  others  nobody\n"
+        "       2  50 %   50 %         0 %    –     0 %    50 %\n"
         "\nconfiguration\n"
     ) in said.out
 
@@ -616,7 +616,7 @@ def any_round_is_stored(folder):
          "small.toml: scale: no scale named 'huge'; the study has none"),
         (["small.toml", "--set", "rounds"], "--set: expected key=value, got 'rounds'"),
         (["small.toml", "--block", "a"], "--block: no block 'a'; the study has none"),
-        (["fdms-fig1", "--block", "a"], "--block: no block 'a'; known: mnist, cifar10"),
+        (["fdms-fig1", "--block", "a"], "--block: no block 'a'; known: mnist, mnist_as_published"),
         (["small.toml", "--set", "lr=0.1"], "--set lr: no such key; did you mean 'local.lr'?"),
         (["small.toml", "--set", "alpha=0.1"],
          "--set alpha: no such key; did you mean 'availability.alpha'?"),

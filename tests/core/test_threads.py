@@ -47,7 +47,7 @@ from understudy import (
 )
 from understudy.core.threads import one_thread
 from understudy.core.types import Contributions, Floats, Ints, RoundEnd, RoundStart, Setup
-from understudy.parts.aggregators import Linear
+from understudy.parts.aggregators.linear import Linear
 from understudy.parts.compensators.ignore import Ignore
 from understudy.parts.samplers.uniform import Everyone
 from understudy.parts.servers import Sgd

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from understudy.papers import convergence
-from understudy.papers.convergence import Problem
+from understudy.papers.convergence import SmoothProblem
 
-PROBLEM = Problem(
+PROBLEM = SmoothProblem(
     n_clients=10, smoothness=1.0, local_variance=4.0, global_variance=3.0, lr=0.05, server_lr=2.0,
     local_steps=2,
 )  # fmt: skip
@@ -56,7 +56,7 @@ def test_theorem_1():
 def test_theorem_1_bounds_a_quadratic():
     """f(w) = ½ Σ_k (w − a_k)²/K, a = ±√3: L = 1, no noise, ρ_G² = 3, one step of 1/8 a round; the
     errors e_t are ±1/10. f_0 − f_* = w_0²/2."""
-    problem = Problem(2, 1.0, 0.0, 3.0, lr=1 / 8)
+    problem = SmoothProblem(2, 1.0, 0.0, 3.0, lr=1 / 8)
     w, errors, gradients = 4.0, [], []
     for t in range(40):
         gradients.append(w**2)

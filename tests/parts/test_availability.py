@@ -20,8 +20,8 @@ from understudy.parts.availability import (
     VanishingDropout,
     fdms_dropout,
 )
-from understudy.parts.availability.trace import read_trace
-from understudy.parts.schedules import InverseRootHorizon
+from understudy.parts.recordings.two_state import read_two_state
+from understudy.parts.schedules import InverseRoot, InverseRootHorizon
 
 
 def draws(availability, population, rounds, seed=0):
@@ -149,6 +149,12 @@ def test_vanishing_dropout_by_hand():
     np.testing.assert_array_equal(20 - attendance.sum(axis=1), [10, 5, 3])
     availability = VanishingDropout(0.5)
     np.testing.assert_allclose(availability.rates(availability.init(Population(20)), 1), 13 / 20)
+
+
+def test_inverse_root():
+    """1/√(t/period + 1): 1, then a half at t = 3 periods."""
+    assert [InverseRoot()(t) for t in (0, 30, 80)] == pytest.approx([1, 1 / 2, 1 / 3])
+    assert InverseRoot(1)(3) == 1 / 2
 
 
 def test_inverse_root_horizon():
@@ -334,6 +340,6 @@ def test_a_trace_that_is_none_is_a_short_error_that_names_the_file(tmp_path, con
     path = tmp_path / "trace.csv"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"trace\.csv") as refused:
-        read_trace(path)
+        read_two_state(path)
     assert words in str(refused.value)
     assert len(str(refused.value)) < 500

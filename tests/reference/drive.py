@@ -71,6 +71,7 @@ class Play:
     n_parameters: int | None = None
     n_known: bool = True
     reach: float = 0.75
+    rtol: float = RTOL
     owed: set[tuple[int, int]] = field(default_factory=set)  # (client, round it was asked in)
     n_late: int = 0
     updates_before: list[int] = field(default_factory=list)
@@ -185,7 +186,11 @@ class Play:
                 params=before,
             )
             if update is not None and combine is not None:
+                if hasattr(combine, "look"):
+                    combine.look(now, came)
                 update = combine(twin.parts)
+            if update is not None and hasattr(server, "look"):
+                server.look(came, self.q(cohort), twin.parts)
             after = self.params()
             if update is None:
                 assert not applied.stepped, f"round {now.t}: a step where none was due"
@@ -198,7 +203,7 @@ class Play:
                 np.testing.assert_allclose(
                     after - before,
                     expected - before,
-                    rtol=RTOL,
+                    rtol=self.rtol,
                     atol=ATOL,
                     err_msg=f"round {now.t}",
                 )

@@ -30,6 +30,7 @@ from understudy import (
     CheckpointError,
     Combined,
     Deadline,
+    Extrapolated,
     Failure,
     FedGS,
     FixedDropout,
@@ -41,6 +42,7 @@ from understudy import (
     NormGuard,
     Stale,
     Strategy,
+    fedexp,
     mifa,
     power_of_choice,
     scaffold,
@@ -83,7 +85,7 @@ def normed() -> nn.Module:
 
 
 # memory with late updates in flight; variates; friends, a sampler and a guard; nothing at all;
-# losses that clients are asked for
+# losses that clients are asked for; a server that sees rows, means of models
 DELAY = Deadline(Combined(Failure(0.1), Latency(step_spread=1.0, seed=1)), seconds=0.12)
 SETTINGS: dict[str, dict[str, Any]] = {
     "memory": {
@@ -110,6 +112,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "strategy": Strategy(compensator=Stale("model"), local=LOCAL),
         "model": "softmax",
         "availability": Markov(0.5, 3),
+    },
+    "means": {
+        "strategy": fedexp(
+            local=LOCAL, server=Extrapolated(Momentum(beta=0.5), epsilon=0.0, damping=0.5)
+        ),
+        "model": "softmax",
+        "availability": Bernoulli(p_min=0.3),
+        "evaluate_mean_of": 3,
     },
     "losses": {
         "strategy": power_of_choice(4, candidates=7, local=LOCAL),

@@ -23,7 +23,7 @@ from understudy.core import checks
 from understudy.core.rng import generator
 from understudy.core.roles import Compensator
 from understudy.core.types import Floats, Ints
-from understudy.parts.aggregators import Linear
+from understudy.parts.aggregators.linear import Linear
 from understudy.parts.availability.scripted import LastRoundsAway
 from understudy.parts.compensators.capped import Capped
 from understudy.parts.compensators.fedar import FedAR

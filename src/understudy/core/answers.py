@@ -6,20 +6,45 @@ from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
+import numpy as np
 import torch
 
 from understudy.core.shown import shown
 from understudy.core.types import Contributions
 
 
-def contributions(part: object, answer: Any) -> Contributions:
+def contributions(part: object, answer: Any, verb: str = "fill") -> Contributions:
     """What `fill` returned."""
     if isinstance(answer, Contributions):
         return answer
     raise TypeError(
-        f"{_name(part)}.fill: expected Contributions, which point to rows instead of summing them: "
-        f"Contributions.of((ids, block, row, coef), …); got {_shown(answer)}"
+        f"{_name(part)}.{verb}: expected Contributions, which point to rows instead of summing "
+        f"them: Contributions.of((ids, block, row, coef), …); got {_shown(answer)}"
     )
+
+
+def reweighed(part: object, answer: Any, before: Contributions) -> Contributions:
+    """What `reweigh` returned: the entries it was given, with finite coefficients."""
+    if not isinstance(answer, Contributions):
+        raise TypeError(f"{_name(part)}.reweigh: expected Contributions, got {_shown(answer)}")
+    same = answer.rows is before.rows and all(
+        np.array_equal(getattr(answer, name), getattr(before, name)) for name in ("ids", "row")
+    )
+    if not same:
+        raise ValueError(
+            f"{_name(part)}.reweigh: expected the entries it was given, with other coefficients: "
+            "dataclasses.replace(contributions, coef=…); got other ids or rows"
+        )
+    for name in ("coef", "buffer_coef"):
+        values = getattr(answer, name)
+        if values is not None and (
+            values.shape != answer.ids.shape or not np.isfinite(values).all()
+        ):
+            raise ValueError(
+                f"{_name(part)}.reweigh: expected {name} of shape {answer.ids.shape}, all finite, "
+                f"got {_shown(values)}"
+            )
+    return answer
 
 
 def notes(part: object, verb: str, answer: Any) -> Mapping[str, float]:

@@ -53,6 +53,15 @@ class Availability(Protocol):
 
 
 @runtime_checkable
+class Chances(Protocol):
+    """How often each client can be reached, for availabilities that ask for it."""
+
+    def of(self, population: Population) -> Floats:
+        """(N,) probability of each client, in [0, 1]; the same at every call."""
+        ...
+
+
+@runtime_checkable
 class Sampler(Protocol):
     """Who is wanted in a round.
 
@@ -77,6 +86,10 @@ class Compensator(Protocol):
 
     It may have ``fills_without_arrivals = True``: `fill` is then called also where only late
     updates came, or none, and the round may take a step. Without it no client came means no step.
+
+    It may have ``stand_ins(state, end) -> Contributions``, called in place of `fill` where the
+    aggregator reweighs: the same sum told client by client, each entry with its client's share.
+    Without it, a client's share is the sum of its coefficients, which must not be negative.
     """
 
     @property
@@ -107,7 +120,13 @@ class Compensator(Protocol):
 
 @runtime_checkable
 class LocalRule(Protocol):
-    """How a client's gradient is altered while it trains."""
+    """How a client's gradient is altered while it trains.
+
+    It may have ``reply = "last_gradient"``: a client then sends −η times the gradient of its last
+    step, as altered, in place of its displacement (buffers: the displacement). With
+    ``decoded(state, arrivals, lr) -> Arrivals`` it makes of such replies what the other parts see;
+    late ones are dropped.
+    """
 
     @property
     def mu(self) -> float:
@@ -146,6 +165,10 @@ class Aggregator(Protocol):
     It may have ``notes(contributions)``, numbers by name for the log; ``min_rows``, the number of
     clients' rows below which no step is taken; and ``ignores_claims = True`` (a compensator too),
     where a client's own word for its number of examples must not be a weight.
+
+    It may have ``reweigh(contributions, end) -> Contributions``, called before `aggregate`: the
+    same entries with other coefficients, which then are those of the round, in logs and everywhere.
+    `understudy.parts.aggregators.stand_ins` has what such a part needs.
     """
 
     def aggregate(self, contributions: Contributions) -> torch.Tensor:
@@ -155,7 +178,13 @@ class Aggregator(Protocol):
 
 @runtime_checkable
 class Server(Protocol):
-    """The server's optimizer."""
+    """The server's optimizer.
+
+    It may have ``needs_rows = "fresh"`` or ``"all"``: `step` then gets a fifth argument, the
+    `RowSpread` of the updates that came (weights q), or of all rows that contributions point to
+    (weights |coef|); None where there are none. It may have ``notes(state)``, called after a step:
+    numbers by name for the log.
+    """
 
     def init(self, setup: Setup) -> Any: ...
 

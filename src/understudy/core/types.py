@@ -7,7 +7,7 @@ arrays over parameters are torch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -216,6 +216,8 @@ class Arrivals:
     start_round : (k,) ints, optional
         The round whose model each client started from; before the current one: a late update.
         Without it, all are of the current round.
+    seconds : (k,) numbers, optional
+        How long each answer took, from the question to its arrival; NaN where that is not known.
     """
 
     ids: Sequence[Any] | npt.NDArray[Any]
@@ -225,6 +227,7 @@ class Arrivals:
     losses: Sequence[Any] | npt.NDArray[Any] | None = None
     label_counts: Sequence[Any] | npt.NDArray[Any] | None = None
     start_round: Sequence[Any] | npt.NDArray[Any] | None = None
+    seconds: Sequence[Any] | npt.NDArray[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -253,6 +256,7 @@ class Cohort:
     start: Callable[[int], torch.Tensor] | None = None  # id -> (d,) model to start from
     correction: Callable[[int], torch.Tensor] | None = None  # id -> (d,) added to each gradient
     lr: float | None = None  # η, the local learning rate; None: by the round's number
+    available: Bools | None = None  # (N,) who could be reached, wanted or not
 
     @property
     def vectors_down(self) -> int:
@@ -323,13 +327,24 @@ Term = tuple[npt.ArrayLike, Block, npt.ArrayLike, npt.ArrayLike]  # ids, block, 
 
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """A weighted sum of rows: who is represented, by which row, with what coefficient."""
+    """A weighted sum of rows: who is represented, by which row, with what coefficient.
+
+    A client's **stand-in** is Σ coef/share · row over its entries: the update that is taken for
+    its own (which it is, where it came), and the sum is that of all stand-ins, weighted by shares.
+    """
 
     ids: Ints  # (c,) represented client, may repeat
     row: Ints  # (c,) counted through the blocks in order
     coef: Floats  # (c,) need not sum to one, may be negative
     rows: tuple[Block, ...]
     notes: Mapping[str, float] = field(default_factory=dict)
+    share: Floats | None = None  # (c,) of the represented client; None: the sum of its coefficients
+    buffer_coef: Floats | None = None  # (c,) for the entries from n_parameters on; None: coef
+    n_parameters: int | None = None  # where the buffers begin; given with buffer_coef
+
+    def __post_init__(self) -> None:
+        if self.buffer_coef is not None and self.n_parameters is None:
+            raise ValueError("n_parameters: expected a number with buffer_coef, got None")
 
     @classmethod
     def of(cls, *terms: Term, notes: Mapping[str, float] | None = None) -> Contributions:
@@ -386,6 +401,10 @@ class Contributions:
             row -= len(block)
         raise IndexError(f"row {row} is beyond the last block")
 
+    def with_shares(self, share: Floats) -> Contributions:
+        """The same, told what share each client (N,) has in the sum."""
+        return replace(self, share=share[self.ids])
+
     def vectors(self, rows: Ints) -> list[torch.Tensor]:
         """The (d,) rows that some numbers point to."""
         first = np.cumsum([0, *(len(block) for block in self.rows)])
@@ -404,6 +423,17 @@ class Contributions:
         total = np.zeros(len(distinct))
         np.add.at(total, inverse, self.coef)
         return distinct[order], total[order]
+
+
+@dataclass(frozen=True)
+class RowSpread:
+    """How far the updates of a round disagree, for servers that declare `needs_rows`.
+
+    Both are over the parameters alone; the weights p are not negative and sum to one.
+    """
+
+    mean_square: float  # Σ p ‖Δ‖²
+    square_mean: float  # ‖Σ p Δ‖²
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from understudy.core.types import Bools, Vectors
 
-__all__ = ["gram", "gram_float32", "largest_entries"]
+__all__ = ["gram_float32", "largest_entries", "pieces", "scaled_gram"]
 
 Matrix = NDArray[np.float64]
 Rows = Vectors | NDArray[np.floating]  # (k, d), or k vectors of length d
@@ -26,7 +26,7 @@ _SINGLE = 16_384
 _SMALLEST_SINGLE, _LARGEST_SINGLE = 1e-12, 1e12
 
 
-def gram(
+def scaled_gram(
     rows: Rows,
     n_columns: int,
     scale: Matrix,
@@ -44,7 +44,7 @@ def gram(
     """
     total = np.zeros((len(rows), len(rows)))
     divisor = np.where(scale > 0, scale, 1.0)[:, None]
-    for piece in _pieces(rows, n_columns, narrowest):
+    for piece in pieces(rows, n_columns, narrowest):
         piece /= divisor
         if unknown is not None:
             piece[unknown] = 0.0
@@ -72,7 +72,7 @@ def largest_entries(rows: Rows, n_columns: int) -> Matrix:
     return np.array([float(row[:n_columns].abs().max()) for row in rows])
 
 
-def _pieces(rows: Rows, n_columns: int, narrowest: int) -> Iterator[Matrix]:
+def pieces(rows: Rows, n_columns: int, narrowest: int) -> Iterator[Matrix]:
     """(k, width) copies in float64 of some columns after the other."""
     width = max(narrowest, _CHUNK // max(1, len(rows)))
     for start in range(0, n_columns, width):
@@ -83,7 +83,9 @@ def _pieces(rows: Rows, n_columns: int, narrowest: int) -> Iterator[Matrix]:
         if isinstance(rows, torch.Tensor):
             piece = rows[:, columns]
         else:
-            piece = torch.stack([row[columns] for row in rows])
+            # rows of a memory on the disk are on the CPU, wherever those are that came
+            device = rows[0].device
+            piece = torch.stack([row[columns].to(device) for row in rows])
         yield piece.detach().cpu().to(torch.float64, copy=True).numpy()
 
 
@@ -93,7 +95,7 @@ def gram_float32(
     """(k, k) scalar products of rows in single precision; None where their range does not allow it.
 
     Relative to the product of two rows' norms the error is about 1e-6 at most. With `groups` only
-    pairs within one of them are computed, as in `gram`.
+    pairs within one of them are computed, as in `scaled_gram`.
     """
     largest = largest_entries(rows, n_columns)
     entries = largest[largest > 0]
@@ -107,7 +109,8 @@ def gram_float32(
         if isinstance(rows, np.ndarray | torch.Tensor):
             piece = np.asarray(rows[:, columns], dtype=np.float32)  # no copy of float32 on the CPU
         else:
-            piece = torch.stack([row[columns] for row in rows]).detach().cpu().float().numpy()
+            single = [row[columns].detach().cpu().float() for row in rows]
+            piece = torch.stack(single).numpy()
         if _is_one_product(groups, len(rows)):
             total += piece @ piece.T
         else:

@@ -1,6 +1,6 @@
 """How alike are two clients? By their updates, for FL-FDMS, or by their data, for FedGS's graph.
 
-`cosines` and `distances` are of this round's updates. The other three are answers for the graph;
+`cosines`, `distances` and `gram` are of updates. The other three are answers for the graph;
 in these NaN means "not known yet". Everything is float64, and a Gram matrix is summed over pieces
 of d, so that no second copy of all updates is made.
 
@@ -18,9 +18,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 
 from understudy.core.types import Vectors
-from understudy.graph.products import Rows, gram, gram_float32, largest_entries
+from understudy.graph.products import Rows, gram_float32, largest_entries, pieces, scaled_gram
 
 __all__ = [
     "cosine_rows",
@@ -28,6 +29,7 @@ __all__ = [
     "cosines",
     "distances",
     "functional_similarity",
+    "gram",
     "update_similarity",
 ]
 
@@ -53,7 +55,7 @@ def cosines(
     products = gram_float32(vectors, n_parameters, groups) if single else None
     if products is None:
         largest = largest_entries(vectors, n_parameters)
-        products = gram(vectors, n_parameters, largest, narrowest=_NARROWEST, groups=groups)
+        products = scaled_gram(vectors, n_parameters, largest, narrowest=_NARROWEST, groups=groups)
     norms = np.sqrt(np.diag(products))
     scale = np.outer(norms, norms)
     cosine = np.divide(products, scale, out=np.zeros_like(products), where=scale > 0)
@@ -64,11 +66,27 @@ def distances(vectors: Vectors, n_parameters: int) -> Matrix:
     """(k, k) Euclidean distance of each pair over the first `n_parameters` entries."""
     largest = float(largest_entries(vectors, n_parameters).max(initial=0.0)) or 1.0
     scale = np.full(len(vectors), largest)
-    products = gram(vectors, n_parameters, scale, narrowest=_NARROWEST)
+    products = scaled_gram(vectors, n_parameters, scale, narrowest=_NARROWEST)
     squares = np.diag(products)
     apart = np.sqrt(np.maximum(squares[:, None] + squares[None, :] - 2 * products, 0.0))
     with np.errstate(over="ignore"):  # a hostile update is as far as a number goes
         return np.asarray(np.minimum(apart * largest, np.finfo(np.float64).max))
+
+
+def gram(vectors: Vectors, n_parameters: int, mix: Matrix | None = None) -> Matrix:
+    """(k, k) scalar products over the first `n_parameters` entries, in float64.
+
+    With `mix` (m, k) those (m, m) of mixtures of the vectors, which are never kept as a whole.
+    """
+    if mix is None:
+        return scaled_gram(vectors, n_parameters, np.zeros(len(vectors)), narrowest=_NARROWEST)
+    few = np.count_nonzero(mix) < mix.size / 4
+    mixing = csr_array(mix) if few else mix
+    total = np.zeros((len(mix), len(mix)))
+    for piece in pieces(vectors, n_parameters, _NARROWEST):
+        mixtures: Matrix = np.asarray(mixing @ piece)
+        total += mixtures @ mixtures.T
+    return total
 
 
 def cosine_similarity(features: ArrayLike) -> Matrix:
@@ -227,7 +245,7 @@ def cosine_rows(
         def products(of: NDArray[np.intp], among: NDArray[np.intp]) -> Matrix:
             return unit[of] @ unit[among].T
     else:
-        table = gram(rows, d, largest, narrowest=1, unknown=~known)
+        table = scaled_gram(rows, d, largest, narrowest=1, unknown=~known)
         norms = np.sqrt(np.where(known, np.diagonal(table), 1.0))
         table /= norms[:, None]
         table /= norms[None, :]
@@ -258,7 +276,7 @@ def _known_cosines(rows: Rows, k: int, d: int, name: str) -> Matrix:
             f"{name} must be finite (or NaN: not known), row {infinite.argmax()} is not"
         )
     known = largest > 0  # false for NaN
-    products = gram(rows, d, largest, narrowest=1, unknown=~known)
+    products = scaled_gram(rows, d, largest, narrowest=1, unknown=~known)
     norms = np.sqrt(np.where(known, np.diagonal(products), 1.0))
     cosine: Matrix = np.clip((products + products.T) / 2 / np.outer(norms, norms), -1.0, 1.0)
     cosine[~known, :] = np.nan

@@ -24,7 +24,7 @@ from understudy.papers import bounds
 
 
 @dataclass(frozen=True)
-class Problem:
+class SmoothProblem:
     """What theorem 1 is stated for.
 
     Parameters
@@ -58,19 +58,19 @@ class Problem:
             checks.number(name, getattr(self, name), low=0)
 
 
-def step_limits(problem: Problem) -> tuple[float, float]:
+def step_limits(problem: SmoothProblem) -> tuple[float, float]:
     """1/(8EL) and 1/(4EL): the largest η_L, and the largest ηη_L, of theorem 1."""
     reach = problem.local_steps * problem.smoothness
     return 1 / (8 * reach), 1 / (4 * reach)
 
 
-def steps_are_small_enough(problem: Problem) -> bool:
+def steps_are_small_enough(problem: SmoothProblem) -> bool:
     """Whether η_L <= 1/(8EL) and ηη_L <= 1/(4EL): without it theorem 1 says nothing."""
     local, both = step_limits(problem)
     return problem.lr <= local and problem.server_lr * problem.lr <= both
 
 
-def largest_c(problem: Problem) -> float:
+def largest_c(problem: SmoothProblem) -> float:
     """½ − 30η_L²E²L²: the constant c of theorem 1 is any number above 0 and below this one.
 
     Notes
@@ -81,12 +81,12 @@ def largest_c(problem: Problem) -> float:
     return 0.5 - 30 * (problem.lr * problem.local_steps * problem.smoothness) ** 2
 
 
-def vanishing(problem: Problem, first_gap: float, rounds: int, c: float) -> float:
+def vanishing(problem: SmoothProblem, first_gap: float, rounds: int, c: float) -> float:
     """(f_0 − f_*)/(cηη_L·E·T): the first term of eq. 7, which falls like 1/T.
 
     Parameters
     ----------
-    problem : Problem
+    problem : SmoothProblem
     first_gap : float
         f_0 − f_*: how far the first model's loss is above the best.
     rounds : int
@@ -100,7 +100,7 @@ def vanishing(problem: Problem, first_gap: float, rounds: int, c: float) -> floa
     return first_gap / (_checked(problem, c) * step * problem.local_steps * rounds)
 
 
-def phi(problem: Problem, c: float) -> float:
+def phi(problem: SmoothProblem, c: float) -> float:
     """Φ = (1/c)(5η_L²EL²(ρ_L² + 6Eρ_G²) + ηη_L·L·ρ_L²/K): what stays however long one trains."""
     steps, smooth = problem.local_steps, problem.smoothness
     drift = 5 * problem.lr**2 * steps * smooth**2 * _spread(problem)
@@ -109,13 +109,13 @@ def phi(problem: Problem, c: float) -> float:
 
 
 def smallest_gradient(
-    problem: Problem, first_gap: float, errors: npt.ArrayLike, c: float | None = None
+    problem: SmoothProblem, first_gap: float, errors: npt.ArrayLike, c: float | None = None
 ) -> float:
     """The bound of min_t E‖∇f(w_t)‖² (theorem 1, eq. 7).
 
     Parameters
     ----------
-    problem : Problem
+    problem : SmoothProblem
     first_gap : float
         f_0 − f_*.
     errors : (T,) floats
@@ -144,12 +144,12 @@ def smallest_gradient(
     return vanishing(problem, first_gap, len(squares), c) + phi(problem, c) + substituted
 
 
-def drift_bound(problem: Problem, squared_gradient: float) -> float:
+def drift_bound(problem: SmoothProblem, squared_gradient: float) -> float:
     """5Eη_L²(ρ_L² + 6Eρ_G²) + 30E²η_L²‖∇f(w_t)‖²: the bound of `drift` (lemma 1, eq. 6).
 
     Parameters
     ----------
-    problem : Problem
+    problem : SmoothProblem
         With η_L <= 1/(8EL).
     squared_gradient : float
         ‖∇f(w_t)‖².
@@ -218,12 +218,12 @@ def local_variance(
     return max(found)
 
 
-def _spread(problem: Problem) -> float:
+def _spread(problem: SmoothProblem) -> float:
     """ρ_L² + 6Eρ_G²."""
     return problem.local_variance + 6 * problem.local_steps * problem.global_variance
 
 
-def _checked(problem: Problem, c: float) -> float:
+def _checked(problem: SmoothProblem, c: float) -> float:
     largest = largest_c(problem)
     if not 0 < c <= largest * (1 + 1e-9):  # the rounding of 0.5 − 0.3 is no reason to refuse 0.2
         raise ValueError(f"c: expected a number above 0 and up to {largest:g}, got {c!r}")

@@ -31,6 +31,19 @@ class Exponential:
 
 
 @dataclass(frozen=True)
+class InverseRoot:
+    """``1 / sqrt(t / period + 1)``; FedAWE's experiments have a period of 10."""
+
+    period: float = 10.0
+
+    def __post_init__(self) -> None:
+        checks.number("period", self.period, low=0, low_open=True)
+
+    def __call__(self, t: int) -> float:
+        return float((t / self.period + 1) ** -0.5)
+
+
+@dataclass(frozen=True)
 class InverseRootHorizon:
     """``1 / sqrt(rounds)`` in every round: the step that rates of O(1/√T) are stated for.
 

@@ -52,7 +52,8 @@ LAST_ROUND = 2**53  # a file that says more is not one of ours
 # What older checkpoints do not hold, and stays as a new state has it. They did not note rounds
 # without a step: these count as updates in the schedules' clock, as they did when they were played;
 # nor, for Gather, the base weights of the round in which a client came. Simulations had updates in
-# flight beside the rows, and live federations drew their attendance again.
+# flight beside the rows and no models of earlier rounds, and live federations drew their attendance
+# again.
 LATER = (
     "idle",
     "compensator.base_when_came",
@@ -60,6 +61,8 @@ LATER = (
     "extra.attendance",
     "extra.availability",
     "extra.flight.rows",
+    "extra.recent",
+    "extra.flight.seconds",
 )
 
 __all__ = ["FolderInUse", "commit", "load_state", "resume", "save_state"]

@@ -33,6 +33,7 @@ from understudy.core.types import (
 )
 from understudy.server import checkpoint
 from understudy.server.admission import Admitted, Bounds, admit, outcomes
+from understudy.server.row_spread import spread
 from understudy.server.state import (
     ServerState,
     learn_facts,
@@ -53,6 +54,7 @@ class Filled:
 
     end: RoundEnd
     contributions: Contributions
+    stand_ins: Contributions  # the same entries as the compensator weighed them
     update: torch.Tensor | None  # (d,) what the aggregator made of them; None: no step
     admitted: Admitted
     notes: Mapping[str, float]
@@ -105,6 +107,7 @@ def select_cohort(
             start=None if starts is None else starts(state.compensator, asked),
             correction=strategy.local.rule.correction(state.local, asked),
             lr=strategy.local.lr_at(state.updates),
+            available=reachable,
         )
 
 
@@ -137,7 +140,7 @@ def fill_round(
         learn_facts(state, admitted.late)
         learn_facts(state, admitted.fresh)
         clock.lap("admit")
-        fresh, late = admitted.fresh, admitted.late
+        fresh, late = decoded_by(strategy, state, cohort, admitted.fresh, admitted.late)
         notes: dict[str, float] = {}
         if strategy.guard is not None:
             fresh, late, said = strategy.guard.guard(state.guard, fresh, late)
@@ -145,18 +148,21 @@ def fill_round(
             clock.lap("guard")
         end = round_end(strategy, state, cohort, fresh, late)
         notes.update(claim_notes(state, end.came, strategy.weighting))
-        contributions, update = Contributions.none(), None
+        stand_ins, update = Contributions.none(), None
         if len(fresh) or getattr(strategy.compensator, "fills_without_arrivals", False):
-            answer = strategy.compensator.fill(state.compensator, end)
-            contributions = answers.contributions(strategy.compensator, answer)
-            notes.update(answers.notes(strategy.compensator, "fill", contributions.notes))
+            stand_ins = filled_by(strategy, state, end)
+            notes.update(answers.notes(strategy.compensator, "fill", stand_ins.notes))
         clock.lap("fill")
+        contributions = stand_ins
         if len(contributions):
+            contributions = reweighed_by(strategy.aggregator, stand_ins, end)
+            if contributions is not stand_ins:
+                notes.update(answers.notes(strategy.aggregator, "reweigh", contributions.notes))
             update, said = _aggregated(strategy.aggregator, contributions, state.params)
             notes.update(said)
             clock.lap("aggregate")
             notes.update(_largest_share(contributions))
-    return Filled(end, contributions, update, admitted, notes, clock.laps)
+    return Filled(end, contributions, stand_ins, update, admitted, notes, clock.laps)
 
 
 def finish_round(strategy: Strategy, state: ServerState, filled: Filled) -> Applied:
@@ -166,11 +172,14 @@ def finish_round(strategy: Strategy, state: ServerState, filled: Filled) -> Appl
     params, step = state.params, None
     with one_thread(), torch.no_grad():
         if filled.update is not None:
-            moved = _stepped(strategy, state, filled.update)
+            moved = _stepped(strategy, state, filled)
             if moved is None:
                 notes["step_not_finite"] = 1.0
             else:
                 params, step = moved, moved - state.params
+                tell = getattr(strategy.server, "notes", None)
+                said = None if tell is None else tell(state.server)
+                notes.update(answers.notes(strategy.server, "notes", said))
             clock.lap("step")
         said = strategy.compensator.learn(state.compensator, end, step)
         notes.update(answers.notes(strategy.compensator, "learn", said))
@@ -200,6 +209,32 @@ def finish_round(strategy: Strategy, state: ServerState, filled: Filled) -> Appl
         stepped=step is not None,
         timings=clock.laps,
     )
+
+
+def decoded_by(
+    strategy: Strategy, state: ServerState, cohort: Cohort, fresh: Arrivals, late: Arrivals
+) -> tuple[Arrivals, Arrivals]:
+    """Arrivals as all parts see them; a rule whose clients do not send updates makes these."""
+    decode = getattr(strategy.local.rule, "decoded", None)
+    if decode is None:
+        return fresh, late
+    return decode(state.local, fresh, strategy.local.lr_at(state.updates)), Arrivals.none()
+
+
+def filled_by(strategy: Strategy, state: ServerState, end: RoundEnd) -> Contributions:
+    """What the compensator fills in; client by client, where the aggregator is to reweigh it."""
+    part, verb = strategy.compensator, "fill"
+    if hasattr(strategy.aggregator, "reweigh") and hasattr(part, "stand_ins"):
+        verb = "stand_ins"
+    return answers.contributions(part, getattr(part, verb)(state.compensator, end), verb)
+
+
+def reweighed_by(aggregator: Aggregator, stand_ins: Contributions, end: RoundEnd) -> Contributions:
+    """The same entries with the aggregator's own coefficients, where it has any."""
+    reweigh = getattr(aggregator, "reweigh", None)
+    if reweigh is None:
+        return stand_ins
+    return answers.reweighed(aggregator, reweigh(stand_ins, end), stand_ins)
 
 
 def _aggregated(
@@ -238,16 +273,20 @@ def _largest_share(contributions: Contributions) -> dict[str, float]:
     return {"largest_share": float(largest / everything) if everything else 0.0}
 
 
-def _stepped(strategy: Strategy, state: ServerState, update: torch.Tensor) -> torch.Tensor | None:
+def _stepped(strategy: Strategy, state: ServerState, filled: Filled) -> torch.Tensor | None:
     """The model after the server's step; None, and all as before, where that is not finite.
 
     Each update was small enough by itself; coefficients and the optimizer's own memory may still
     make too much of them. No client is to blame for that.
     """
-    if not _finite(update):
+    update = filled.update
+    if update is None or not _finite(update):
         return None
     before = part_copy(state.server)
-    answer = strategy.server.step(state.server, state.params, update, state.updates)
+    which = getattr(strategy.server, "needs_rows", None)
+    rows = () if which is None else (spread(which, filled.end, filled.contributions),)
+    step: Callable[..., torch.Tensor] = strategy.server.step
+    answer = step(state.server, state.params, update, state.updates, *rows)
     params = answers.vector(strategy.server, "step", answer, state.params)
     broken = (
         path

@@ -26,7 +26,7 @@ from understudy.core.threads import one_thread
 from understudy.core.types import Applied, Arrivals, Cohort, Ints, Population, Setup
 from understudy.memory.rows import RowStore
 from understudy.memory.run_folder import RunFolder
-from understudy.parts.aggregators import Linear
+from understudy.parts.aggregators.linear import Linear
 from understudy.parts.compensators.ignore import Ignore
 from understudy.parts.local import Local
 from understudy.parts.samplers.uniform import Everyone

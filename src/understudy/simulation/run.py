@@ -33,15 +33,18 @@ from understudy.journal.rounds import row_of
 from understudy.memory.run_folder import ROUNDS, STATE
 from understudy.memory.tensor_stream import CheckpointError, named_faults
 from understudy.parts.delay import round_seconds, tell_of_cohort
+from understudy.registry import imported
+from understudy.representation import Warnings
 from understudy.server import checkpoint
 from understudy.server.loop import RoundLoop
+from understudy.server.round import decoded_by
 from understudy.server.state import ServerState
 from understudy.server.strategy import Filled, Strategy
 from understudy.simulation import oracle
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.models import Model
 from understudy.simulation.data.shared_memory import IN_MEMORY
-from understudy.simulation.facts import run_facts
+from understudy.simulation.facts import client_facts, run_facts
 from understudy.simulation.first_graph import meet_everybody, with_answers
 from understudy.simulation.late import InFlight, together
 from understudy.simulation.references import constant_scores
@@ -71,6 +74,7 @@ class SimulationState:
     flight: InFlight
     clock: float  # simulated seconds
     about: str  # what the run is, as JSON: anything else that differs is refused
+    recent: torch.Tensor  # (r, d) models of the rounds before, where a mean of several is evaluated
 
 
 class OtherEngine(CheckpointError):
@@ -152,6 +156,7 @@ class Run:
         self._evaluator = Evaluator(federation, settings, self._trainer.outputs)
         self._rows: list[dict[str, float]] = []
         self._kept = KeptLogs()
+        self._warnings = Warnings(client_facts(federation, settings.delay))
         self.last: RoundLog | None = None  # of the rounds yielded so far
         self._stored: Iterator[RoundLog] = iter(())  # of rounds run before, not yet yielded
         self._playing = threading.Lock()
@@ -177,7 +182,8 @@ class Run:
         def own(setup: Setup) -> SimulationState:
             rows = None if settings.delay is None else setup.rows(slots=FEW)
             flight = InFlight.none(start, rows)
-            return SimulationState(attendance, waiting, flight, 0.0, about)
+            none = start.new_zeros((0, len(start)))
+            return SimulationState(attendance, waiting, flight, 0.0, about, none)
 
         if folder is not None and (folder / "server" / STATE).is_file():
             _refuse_other_run(folder, about, self._task.recipe.engine)
@@ -303,6 +309,8 @@ class Run:
         clock = perf_counter()
         comes = np.isfinite(seconds)  # whoever never answers need not be trained
         trained = self._trainer.train(state.params, replace(cohort, asked=cohort.asked[comes]))
+        if settings.delay is not None:
+            trained = replace(trained, seconds=seconds[comes])
         in_time = seconds[comes] <= deadline
         timings["train"] = perf_counter() - clock
 
@@ -325,7 +333,7 @@ class Run:
         timings |= applied.timings
 
         clock = perf_counter()
-        metrics, client_metrics = self._evaluator.after(t, state.params)
+        metrics, client_metrics = self._evaluator.after(t, self._evaluated())
         timings["evaluate"] = perf_counter() - clock
         timings["round"] = perf_counter() - begin
         megabytes = state.params.nbytes / 1e6
@@ -357,8 +365,20 @@ class Run:
         ids = np.flatnonzero(self.state.active)
         others = np.setdiff1d(ids, np.asarray(trained.ids, dtype=np.int64))
         rest = self._trainer.train(self.state.params, replace(cohort, asked=others), into="oracle")
-        true = dict(trained) | dict(rest)
+        sent = {**dict(trained), **dict(rest)}
+        all_of_them = Arrivals(ids, [sent[int(i)] for i in ids])
+        none = Arrivals.none()
+        true = dict(decoded_by(self.strategy, self.state, cohort, all_of_them, none)[0])
         return oracle.compare(filled, ids, [true[int(i)] for i in ids], self.federation.groups)
+
+    def _evaluated(self) -> torch.Tensor:
+        """What is evaluated: the model, or the mean of the last models there are."""
+        params, models = self.state.params, self.settings.evaluate_mean_of
+        if models == 1:
+            return params
+        recent = torch.cat([self._own.recent, params[None]])
+        self._own.recent = recent[-(models - 1) :].clone()
+        return recent.mean(dim=0)
 
     def _noted(self, log: RoundLog) -> RoundLog:
         self._rows.append(row_of(log))
@@ -425,6 +445,17 @@ class Run:
         """
         return self._kept
 
+    @property
+    def warnings(self) -> Warnings:
+        """Who was left out of the rounds yielded so far, and what else to know of them.
+
+        Iterated, it gives what holds now, then what held for a time; ``warnings.current`` is the
+        former. Nothing of a run depends on it: it is computed from the logs when it is asked for.
+        """
+        for log in self._kept[self._warnings.representation.n_rounds :]:
+            self._warnings.add(log)
+        return self._warnings
+
     def __repr__(self) -> str:
         """The strategy, how many rounds are done, and the last accuracy (or loss)."""
         words = f"{self.state.t} of {self.settings.rounds} rounds done"
@@ -434,6 +465,11 @@ class Run:
                 words += f", {name} {known[-1]:.4f}"
                 break
         return f"<Run of {part_text(self.strategy)}: {words}>"
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it: with the attendance map and the warnings so far."""
+        shown: str = imported("understudy.plots.run_page:html_of")(self)
+        return shown
 
     def frame(self) -> pandas.DataFrame:
         """One row per round so far: metrics, who came, clock, megabytes, notes of the parts."""
@@ -536,6 +572,10 @@ def simulate(
     evaluate_every, per_client_every : int
         After every so many rounds, and after the last; 0: never per client. Per client means on a
         test set in the proportions of its own labels.
+    evaluate_mean_of : int
+        What is evaluated, for clients too: the mean of the models after this many last rounds, or
+        of those there are; 1: the model itself. FedExP's paper evaluates the mean of two. It
+        changes no round, and ``run.module()`` is the last model.
     oracle : bool
         Train the absent too, and log how far each round was from the one with everybody.
     device : str

@@ -66,6 +66,7 @@ class Simulation:
     evaluate: tuple[str, ...] = ("test",)
     evaluate_every: int = 1
     per_client_every: int = 0
+    evaluate_mean_of: int = added("0.2", 1)
     oracle: bool = False
     device: str = "cpu"
     workers: int | None = None
@@ -87,6 +88,7 @@ class Simulation:
             checks.choice("evaluate", part, PARTS)
         checks.integer("evaluate_every", self.evaluate_every, low=1)
         checks.integer("per_client_every", self.per_client_every, low=0)
+        checks.integer("evaluate_mean_of", self.evaluate_mean_of, low=1)
         _check_device(self.device)
         if self.workers is not None:
             checks.integer("workers", self.workers, low=1)
@@ -163,6 +165,7 @@ class Options(TypedDict, total=False):
     evaluate: Sequence[str]
     evaluate_every: int
     per_client_every: int
+    evaluate_mean_of: int
     oracle: bool
     device: str
     workers: int | None

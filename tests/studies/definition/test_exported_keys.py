@@ -21,6 +21,7 @@ SCALES = ("quick", "results", "paper")
 # of the keys of all cells at all three scales, in their order; the quickstarts, which follow the
 # defaults of the library, are in no export
 KEYS = {
+    "server-step": "ab3884aeff4b8c3c",
     "fdms-fig1": "ac341f159b3f1e6c",
     "fdms-fig2": "01f88956457f63b8",
     "fdms-fig3": "9b89fab6941337da",
@@ -42,6 +43,7 @@ KEYS = {
     "fedar-fig4": "cb046076797945b5",
     "fedar-fig5": "e0899e9f5b878bab",
     "fedar-rho": "7da2f672ca5a9001",
+    "fedar-size": "d676a54c1370920b",
     "fdms-readings": "180b16598a6b81b4",
     "fedgs-readings": "3b53c2f91a0e22ed",
     "fedar-readings": "0b1385c1306a0795",

@@ -64,6 +64,10 @@ class Capped:
     def fill(self, state: Any, end: RoundEnd) -> Contributions:
         return capped(self.inner.fill(state, end), self.share, end)
 
+    def stand_ins(self, state: Any, end: RoundEnd) -> Contributions:
+        told = getattr(self.inner, "stand_ins", self.inner.fill)
+        return capped(told(state, end), self.share, end)
+
     def starts(self, state: Any, ids: Ints) -> Callable[[int], torch.Tensor] | None:
         starts: Callable[..., Any] | None = getattr(self.inner, "starts", None)
         return None if starts is None else starts(state, ids)
@@ -95,11 +99,13 @@ def capped(filled: Contributions, share: float, end: RoundEnd) -> Contributions:
     taking = np.flatnonzero(given > 0)
     # who stands in anew for whom: each loser's cut is shared out as the receivers' total is
     extra = np.outer(cut[losing], given[taking] / given.sum())
+    told = filled.share
     return Contributions(
         ids=np.concatenate([filled.ids, np.repeat(filled.ids[losing], len(taking))]),
         row=np.concatenate([filled.row, np.tile(receiver[taking], len(losing))]),
         coef=np.concatenate([coef, extra.ravel()]),
         rows=filled.rows,
+        share=None if told is None else np.append(told, np.repeat(told[losing], len(taking))),
         notes={**filled.notes, "capped_rows": float(over.sum()), "capped_weight": cut.sum()},
     )
 

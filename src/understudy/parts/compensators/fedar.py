@@ -110,12 +110,21 @@ class FedAR:
         return Memory.empty(setup, self.precision)
 
     def fill(self, state: Memory, end: RoundEnd) -> Contributions:
-        age = np.where(state.last_seen < 0, np.inf, end.t - state.last_seen)  # τ
-        age[end.came] = 0
-        psi = rectification(age, self.rho, self.limit(end.t), self.psi) * state.seen(end)
+        psi = self._psi(state, end)
         if not psi.any():  # nobody was seen yet, or all that is remembered is too old
             return Contributions.none()
         return state.sum(end, psi * end.base / end.base[psi > 0].sum())
+
+    def stand_ins(self, state: Memory, end: RoundEnd) -> Contributions:
+        """Those of a client seen are ψ Δ η_t/η_s."""
+        psi = self._psi(state, end)
+        share = np.where(psi > 0, end.base, 0.0)
+        return self.fill(state, end).with_shares(share / (share.sum() or 1.0))
+
+    def _psi(self, state: Memory, end: RoundEnd) -> Floats:
+        age = np.where(state.last_seen < 0, np.inf, end.t - state.last_seen)  # τ
+        age[end.came] = 0
+        return rectification(age, self.rho, self.limit(end.t), self.psi) * state.seen(end)
 
     def limit(self, t: int) -> float:
         """g(t)."""

@@ -60,6 +60,35 @@ class FedVARP:
             (remembered, state.block(), state.rows.slot[remembered], old),
         )
 
+    def stand_ins(self, state: Memory, end: RoundEnd) -> Contributions:
+        """The same sum: y_k + Σ_{i∈A} w_i (Δ_i − y_i) for an absent k, w the weights of those who
+        came; for one that came y_k + r_k (Δ_k − y_k), r_k = w_k Σ_{i∈A} s_i / s_k. That is Δ_k
+        itself where everyone is wanted: the w are then shares s, normalised over A."""
+        came = end.came
+        share = end.base / end.base.sum()
+        weight = end.q[came] / end.q[came].sum()
+        known = state.rows.known & end.active
+        absent = np.setdiff1d(np.flatnonzero(end.active), came)
+        fresh, memory = end.fresh(), state.rows.block()
+        older, back = absent[known[absent]], np.flatnonzero(known[came])
+        own = weight * share[came].sum()
+        k, m = np.repeat(absent, len(came)), np.tile(np.arange(len(came)), len(absent))
+        j, r = np.repeat(absent, len(back)), np.tile(back, len(absent))
+        scale = np.ones(end.population.n_clients)
+        scale[known] = state.rescaled(end, np.flatnonzero(known))
+        return Contributions.of(
+            (came, fresh, np.arange(len(came)), own),
+            (
+                came[back],
+                memory,
+                state.rows.slot[came[back]],
+                (share[came] - own)[back] * scale[came[back]],
+            ),
+            (older, memory, state.rows.slot[older], share[older] * scale[older]),
+            (k, fresh, m, share[k] * weight[m]),
+            (j, memory, state.rows.slot[came[r]], -share[j] * weight[r] * scale[came[r]]),
+        ).with_shares(share)
+
     def learn(self, state: Memory, end: RoundEnd, step: torch.Tensor | None) -> Mapping[str, float]:
         state.store(end)
         return {}

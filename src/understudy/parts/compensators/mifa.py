@@ -70,6 +70,9 @@ class MIFA:
             return Contributions.none({"mifa_unseen": float((end.active & ~seen).sum())})
         return state.memory.sum(end, end.base / end.base.sum() * seen)
 
+    def stand_ins(self, state: MIFAState, end: RoundEnd) -> Contributions:
+        return self.fill(state, end).with_shares(end.base / end.base.sum())
+
     def learn(
         self, state: MIFAState, end: RoundEnd, step: torch.Tensor | None
     ) -> Mapping[str, float]:

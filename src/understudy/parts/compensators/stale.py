@@ -71,6 +71,9 @@ class Stale:
             parts.append((remembered, current, 0, -share[remembered]))
         return Contributions.of(*parts)
 
+    def stand_ins(self, state: Memory, end: RoundEnd) -> Contributions:
+        return self.fill(state, end).with_shares(end.q / end.q[end.cohort.wanted].sum())
+
     def learn(self, state: Memory, end: RoundEnd, step: torch.Tensor | None) -> Mapping[str, float]:
         if self.kind == "update":
             state.store(end)

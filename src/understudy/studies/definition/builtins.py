@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SCALES = ("quick", "results", "paper")
 _FOLDERS = {  # package, folder in it → studies, in the order in which they are listed
-    ("understudy.studies", "builtin"): ("quickstart", "quickstart-tuned"),
+    ("understudy.studies", "builtin"): ("quickstart", "quickstart-tuned", "server-step"),
     ("understudy.papers", "studies"): (
         "fdms-fig1",
         "fdms-fig2",
@@ -42,6 +42,7 @@ _FOLDERS = {  # package, folder in it → studies, in the order in which they ar
         "fedar-fig4",
         "fedar-fig5",
         "fedar-rho",
+        "fedar-size",
         "fdms-readings",
         "fedgs-readings",
         "fedar-readings",

@@ -71,8 +71,9 @@ class Study:
     **asked
         All other keys of a file: ``local``, ``weighting`` (``"examples"`` for all by default,
         ``"clients"``, or each method's own by ``"paper"``), ``axes``, ``delay``, ``loss``,
-        ``metrics``, ``evaluate``, ``evaluate_every``, ``per_client_every``, ``oracle``,
-        ``device``, ``analysis``, ``tune``, ``block`` (a list of tables), ``scale``.
+        ``metrics``, ``evaluate``, ``evaluate_every``, ``per_client_every``,
+        ``evaluate_mean_of``, ``oracle``, ``device``, ``analysis``, ``tune``, ``block`` (a list of
+        tables), ``scale``.
 
     Examples
     --------

@@ -207,7 +207,11 @@ def _rounds(resolved: Sequence[Mapping[str, Any]]) -> str:
         return ""
     words = _either(_told(resolved, "rounds"))
     every = _distinct(map(str, _told(resolved, "evaluate_every")))
-    return words if every in ([], ["1"]) else f"{words}, evaluated every {' or '.join(every)}"
+    words = words if every in ([], ["1"]) else f"{words}, evaluated every {' or '.join(every)}"
+    models = _distinct(map(str, _told(resolved, "evaluate_mean_of")))
+    if models:
+        words += f", evaluated as the mean of the last {' or '.join(models)} models"
+    return words
 
 
 def _seeds(cells: Sequence[StoredCell]) -> str:

@@ -1,8 +1,8 @@
-"""`Linear`, `Median`, `TrimmedMean`: from contributions to one update."""
+"""`Median`, `TrimmedMean`: what one row, however large, moves only so far."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -12,42 +12,12 @@ import torch
 from understudy.core import checks
 from understudy.core.describe import added
 from understudy.core.types import Contributions, Floats
+from understudy.parts.aggregators.linear import slices
 
 if TYPE_CHECKING:
     from understudy.server.strategy import Strategy
 
-# Entries of the model worked on at once: a slice of the result then stays in the cache while the
-# rows pass by, and a robust statistic needs no second matrix of all rows.
-SLICE = 65_536
-BLOCK = 2**25  # bytes of rows that are summed up before the next ones are looked at
-FEW = 1024  # rows of a small model that are looked up together
 CLOSE = 1e-9  # tolerance of shares of weight, which are sums of floats
-
-
-@dataclass(frozen=True)
-class Linear:
-    """Σ coef · row, in the order of mention: the same bits wherever the rows lie."""
-
-    def aggregate(self, contributions: Contributions) -> torch.Tensor:
-        rows, coefs = contributions.by_row()
-        update = torch.zeros_like(contributions.vector(int(rows[0])))
-        if len(update) <= SLICE:  # a small model, without the cost of slicing
-            for start in range(0, len(rows), FEW):
-                some = slice(start, start + FEW)
-                vectors = contributions.vectors(rows[some])
-                for vector, coef in zip(vectors, coefs[some].tolist(), strict=True):
-                    update.add_(vector.to(update.device), alpha=coef)
-            return update
-        # a few rows after the other: a memory in a file is read once, from its beginning to its
-        # end where clients came in their order, and no more of it has to be in memory
-        few = max(1, BLOCK // update.nbytes)
-        for start in range(0, len(rows), few):
-            vectors = contributions.vectors(rows[start : start + few])
-            terms = list(zip(vectors, coefs[start : start + few].tolist(), strict=True))
-            for part in _slices(len(update)):
-                for vector, coef in terms:
-                    update[part].add_(vector[part].to(update.device), alpha=coef)
-        return update
 
 
 @dataclass(frozen=True)
@@ -167,7 +137,7 @@ def _robust(
     if total <= 0:
         return update
     weight = torch.from_numpy(_normalised(coefs)).to(update.device)
-    for part in _slices(len(update)):
+    for part in slices(len(update)):
         stacked = torch.stack([vector[part].to(update.device) for vector in vectors]).double()
         values, order = stacked.sort(dim=0, stable=True)
         update[part] = (statistic(values, weight[order].cumsum(dim=0)) * total).to(update.dtype)
@@ -187,7 +157,12 @@ def _counted(contributions: Contributions, mixtures: bool) -> Contributions:
         return contributions
     coef = (coef + coef[mixed].sum() * own / own.sum())[~mixed]
     return replace(
-        contributions, ids=contributions.ids[~mixed], row=contributions.row[~mixed], coef=coef
+        contributions,
+        ids=contributions.ids[~mixed],
+        row=contributions.row[~mixed],
+        coef=coef,
+        share=None,
+        buffer_coef=None,
     )
 
 
@@ -225,7 +200,3 @@ def _refuse_signed(aggregator: object, strategy: Strategy) -> None:
             f"aggregator: {type(aggregator).__name__} takes weights, which must not be negative; "
             f"{type(strategy.compensator).__name__} gives signed coefficients (use Linear)"
         )
-
-
-def _slices(size: int) -> Iterator[slice]:
-    return (slice(start, start + SLICE) for start in range(0, size, SLICE))
