@@ -129,6 +129,19 @@ def test_a_damaged_store_is_a_state_that_is_explained(tmp_path, opened, damage):
             assert answer.status_code in (200, 404), answer.text
 
 
+def test_a_damaged_line_of_a_run_is_told_where_its_rounds_are_shown(tmp_path, opened):
+    folder = tmp_path / "run"
+    with own_run(folder) as log:
+        play(log, 0, 1, 2)
+    rounds = folder / "rounds.jsonl"
+    rounds.write_bytes(rounds.read_bytes().replace(b'"clock": 2.0', b'"clock": 9.0'))
+    page = opened(folder)
+    told = page.get(f"{page.run}/columns")
+    assert told["unreadable"]
+    assert "line 2: damaged" in told["error"]
+    assert str(tmp_path) not in told["error"]
+
+
 def test_names_of_others_are_cut_and_steer_nothing(tmp_path, opened):
     hostile = ("<script>alert(1)</script>", "x" * 10_000, "\u202eevil", "\x1b[31mred")
     stored_run(tmp_path, names=hostile, labels={"clinic": "\u202e<b>"})
@@ -159,12 +172,17 @@ def test_who_listens_is_told_all_at_first_and_then_what_changed(tmp_path):
         first = await anext(stream)
         play(log, 1)
         second = await asyncio.wait_for(anext(stream), 30)
+        other = routes._stream(hub, None)  # who comes later takes no news away
+        play(log, 2)
+        third = [await anext(other), await asyncio.wait_for(anext(stream), 30)]
         watching.cancel()
         await stream.aclose()
-        return hub, [json.loads(event.data)["runs"][0]["rounds"] for event in (first, second)]
+        await other.aclose()
+        events = (first, second, *third)
+        return hub, [json.loads(event.data)["runs"][0]["rounds"] for event in events]
 
     with own_run(folder) as log:
         play(log, 0)
         hub, told = asyncio.run(watched(log))
-    assert told == [1, 2]
+    assert told == [1, 2, 3, 3]
     assert not hub.listeners

@@ -2,7 +2,7 @@
 
 import { get } from './api.js';
 import { classOf, colourOf, wordsOf } from './cells.js';
-import { h, name, replace, table } from './dom.js';
+import { h, name, replace, said, table } from './dom.js';
 import { ago, count, number, percent, round, seconds, throttled } from './format.js';
 import { live } from './live.js';
 import { badge, facts, failed, progress, warnings } from './parts.js';
@@ -43,7 +43,7 @@ export async function show({ root, id, query, state, title }) {
     const { n } = found;
     const missed = one.seen < 0 ? null : n - 1 - one.seen;
     const seen = one.seen < 0 ? 'never' : missed === 0 ? 'in the last round' : `${round(one.seen)}, ${count(missed, 'round')} ago`;
-    const refusals = one.refusals.map((of) => h('li', {}, `${round(of.round)}: ${of.reason} (`, name(of.detail), ')'));
+    const refusals = one.refusals.map((of) => h('li', {}, `${round(of.round)}: ${of.reason} (`, said(of.detail), ')'));
     const voices = one.standIns.map((by) => h('li', {}, by.source < 0 ? 'a mixture' : by.source === one.client ? 'itself' : name(about.names[by.source] ?? by.source), ` ${number(by.coef, 2)}`));
     return h('tr', { class: one.left ? 'left' : missed === 0 ? null : 'away' },
       h('th', { scope: 'row' }, name(one.id), one.left && ' (left)'),
@@ -51,7 +51,7 @@ export async function show({ root, id, query, state, title }) {
       h('td', { class: 'number', 'data-head': HEADS[2].text }, percent(one.attendance), h('span', { class: 'quiet' }, ` ${one.came} of ${one.there}`)),
       h('td', { 'data-head': HEADS[3] }, one.pending < 0 ? '–' : `since ${round(one.pending)}`),
       h('td', { 'data-head': HEADS[4] }, strip(one.last, n)),
-      h('td', { 'data-head': HEADS[5] }, one.detail && name(one.detail), refusals.length > 0 && h('ul', {}, refusals)),
+      h('td', { 'data-head': HEADS[5] }, one.detail && said(one.detail), refusals.length > 0 && h('ul', {}, refusals)),
       h('td', { 'data-head': HEADS[6] }, voices.length ? h('ul', { class: 'inline' }, voices) : one.left ? '–' : h('strong', {}, 'nobody')));
   }
 

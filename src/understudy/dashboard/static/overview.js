@@ -61,7 +61,7 @@ export async function show({ root, query, state, navigate, title }) {
     return h('tr', {},
       h('th', { scope: 'row' }, h('a', { href: address(run) }, name(run.strategy))),
       h('td', {}, name(run.study)),
-      h('td', {}, name(labels(run)), ` seed ${run.seed}`),
+      h('td', {}, labels(run) && [name(labels(run)), ' '], `seed ${run.seed}`),
       h('td', {}, badge(run.status), run.warnings > 0 && [' ', h('a', { class: 'warned', href: address(run) }, count(run.warnings, 'warning'))], run.error && h('p', { class: 'quiet' }, name(run.error))),
       h('td', {}, progress(run)), cell,
       h('td', { class: 'number' }, number(run.clients)));
