@@ -129,6 +129,19 @@ def test_a_damaged_store_is_a_state_that_is_explained(tmp_path, opened, damage):
             assert answer.status_code in (200, 404), answer.text
 
 
+def test_a_damaged_line_of_a_run_is_told_where_its_rounds_are_shown(tmp_path, opened):
+    folder = tmp_path / "run"
+    with own_run(folder) as log:
+        play(log, 0, 1, 2)
+    rounds = folder / "rounds.jsonl"
+    rounds.write_bytes(rounds.read_bytes().replace(b'"clock": 2.0', b'"clock": 9.0'))
+    page = opened(folder)
+    told = page.get(f"{page.run}/columns")
+    assert told["unreadable"]
+    assert "line 2: damaged" in told["error"]
+    assert str(tmp_path) not in told["error"]
+
+
 def test_names_of_others_are_cut_and_steer_nothing(tmp_path, opened):
     hostile = ("<script>alert(1)</script>", "x" * 10_000, "\u202eevil", "\x1b[31mred")
     stored_run(tmp_path, names=hostile, labels={"clinic": "\u202e<b>"})

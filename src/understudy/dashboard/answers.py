@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from understudy.dashboard.clients import cast_of, client_rows, share_by_voice
-from understudy.dashboard.columns import Columns
+from understudy.dashboard.columns import MEASURED, Columns
 from understudy.dashboard.comparison import comparison_of
 from understudy.dashboard.hub import Hub, UnreadableRun
 from understudy.dashboard.places import FAULTS, RunInfo, without_folder
@@ -23,8 +23,6 @@ MOST_POINTS = 4000  # rounds of a curve; a screen has fewer
 SPARKS = 60  # points of a sparkline
 MOST_PAIRED = 400  # clients up to which a similarity matrix is sent whole
 MOST_PAST = 5  # warnings that no longer hold
-MEASURED = "metric "
-MAIN = ("accuracy", "loss")
 
 Sent = tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]
 
@@ -70,22 +68,12 @@ def sparkline(hub: Hub, run: RunInfo) -> npt.NDArray[np.float64]:
         columns = hub.columns(run)
     except UnreadableRun:
         return np.zeros(0)
-    name = main_measure(columns)
-    if name is None:
+    found = columns.main_measure
+    if found is None:
         return np.zeros(0)
-    values = columns.numbers(name)
-    values = values[np.isfinite(values)]
+    values = columns.known(found[1])
     chosen = np.linspace(0, len(values) - 1, min(SPARKS, len(values))).astype(np.int64)
     return np.asarray(values[chosen], dtype=np.float64)
-
-
-def main_measure(columns: Columns) -> str | None:
-    """The column that a list shows of a run."""
-    for kind in MAIN:
-        for name in columns.names:
-            if name.startswith(MEASURED) and name.endswith(kind):
-                return name
-    return None
 
 
 # -- one run ---------------------------------------------------------------------------------------

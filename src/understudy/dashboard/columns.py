@@ -32,6 +32,10 @@ CODES = {
     Voice.NOBODY: SILENT,
 }
 CAME = Outcome.CAME + 1  # in the lower half
+MEASURED = "metric "  # before the name of a measure
+MAIN = ("accuracy", "loss")  # the measure that lists show: the first that there is
+PACE = 20  # rounds whose mean length tells how long the others will take
+SECONDS = "seconds"  # that a round took, where it says so
 AGES = (1, 2, 4, 8, 16)  # rounds: the least age of each class of remembered updates
 MOST_REFUSALS = 200  # the newest that are kept
 
@@ -128,6 +132,26 @@ class Columns:
         """One number a round; NaN where a round has none."""
         return np.array(self._numbers[name][first:], dtype=np.float64)
 
+    def known(self, name: str) -> Floats:
+        """The numbers of those rounds that have one."""
+        values = self.numbers(name)
+        return np.asarray(values[np.isfinite(values)])
+
+    @property
+    def main_measure(self) -> tuple[str, str] | None:
+        """What lists show of a run: accuracy or loss, and the name of its column."""
+        for kind in MAIN:
+            for name in self.names:
+                if name.startswith(MEASURED) and name.endswith(kind):
+                    return kind, name
+        return None
+
+    def pace(self) -> float | None:
+        """Mean seconds of the last rounds; None where they do not tell."""
+        known = np.array(self._numbers.get(SECONDS, [])[-PACE:])
+        known = known[np.isfinite(known)]
+        return float(known.mean()) if len(known) else None
+
     # -- a round more --------------------------------------------------------------------------
 
     def _add(self, log: RoundLog) -> None:
@@ -195,10 +219,11 @@ class Columns:
             "left out": float((speaks[absent] == SILENT).sum()),
             "age, mean": float(ages.mean()) if len(ages) else math.nan,
             "age, largest": float(ages.max()) if len(ages) else math.nan,
+            SECONDS: log.timings.get("round", math.nan),
             "megabytes up": log.megabytes_up,
             "megabytes down": log.megabytes_down,
         }
-        row |= {f"metric {name}": value for name, value in log.metrics.items()}
+        row |= {f"{MEASURED}{name}": value for name, value in log.metrics.items()}
         row |= {f"note {name}": value for name, value in log.notes.items()}
         if log.errors is not None and np.isfinite(log.errors).any():
             row["substitution error"] = float(np.nanmean(log.errors))

@@ -112,14 +112,16 @@ class Hub:
             await asyncio.sleep(max(EVERY, REST * (time.monotonic() - begin)))
 
     def seconds_left(self, run: RunInfo) -> float | None:
-        """Until a run's last round, at the pace seen since the dashboard knows it."""
-        begun = self._begun.get(run.id)
+        """Until a run's last round, at the pace seen so far; else as its rounds tell of theirs."""
+        begun, columns = self._begun.get(run.id), self._columns.get(run.id)
         if begun is None or run.n_rounds is None or run.status != "running":
             return None
+        missing = max(0, run.n_rounds - run.rounds)
         seconds, rounds = time.monotonic() - begun[0], run.rounds - begun[1]
-        if rounds < 1 or seconds < FEWEST_SECONDS:
-            return None
-        return max(0.0, (run.n_rounds - run.rounds) * seconds / rounds)
+        if rounds >= 1 and seconds >= FEWEST_SECONDS:
+            return missing * seconds / rounds
+        pace = None if columns is None else columns.pace()
+        return None if pace is None else missing * pace
 
     def n_warnings(self, run: RunInfo) -> int | None:
         """How many warnings hold; None for runs whose rounds nobody has looked at yet."""

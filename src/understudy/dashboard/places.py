@@ -14,6 +14,7 @@ from understudy.core.json_lines import is_damaged, is_sealed
 from understudy.core.printable import one_line, printable
 from understudy.journal.follow import Rounds, RoundsFile
 from understudy.memory.run_folder import ABOUT, ROUNDS
+from understudy.memory.tensor_stream import CheckpointError
 from understudy.memory.writer_lock import is_held
 from understudy.studies.store.followed import StoredRounds
 from understudy.studies.store.schema import StoreError
@@ -27,6 +28,7 @@ MOST_SEARCHED = 2000  # folders below a given one that are looked at
 GONE = "The process that wrote this run is gone; the run can be resumed."
 FAULTS = (
     StoreError,
+    CheckpointError,  # of the lines of a run's own folder
     OSError,
     ValueError,
     LookupError,

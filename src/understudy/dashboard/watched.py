@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from understudy.core.types import RoundLog
 from understudy.dashboard.columns import Columns
 from understudy.dashboard.places import (
     FAULTS,
@@ -18,75 +16,52 @@ from understudy.dashboard.places import (
     resolved_of,
     without_folder,
 )
-from understudy.memory.tensor_stream import CheckpointError
 from understudy.representation import ClientFacts, Warnings
 
 MOST_FOLLOWED = 6  # runs whose rounds are read: those that run, then the latest
-PACE = 20  # rounds whose mean length tells how long the others will take
-METRIC = "metric "
-MAIN = ("accuracy", "loss")  # the measure that is shown: the first that there is
 
 
 class Watched:
-    """A run whose rounds are followed: its columns, and its warnings.
-
-    It is the place that the columns read from, so that each round is read once.
-    """
+    """A run whose rounds are followed."""
 
     def __init__(self, run: RunInfo) -> None:
-        self.run, self._place = run, run.place
-        self.trouble = ""
-        self._begin()
-        self.columns = Columns(self)
+        self.run, self.trouble = run, ""
+        self.columns = Columns(run.place)
 
-    def _begin(self) -> None:
-        self.warnings = Warnings(self._facts())
-        self._seconds: deque[float] = deque(maxlen=PACE)
-
-    def _facts(self) -> ClientFacts:
-        try:
-            return ClientFacts.told(self.run.facts, resolved_of(self.run))
-        except FAULTS:
-            return ClientFacts.told(self.run.facts)
-
-    def new(self, since: int) -> Iterator[RoundLog]:
-        """Rounds from `since` on; at 0 the run begins again."""
-        if since == 0:
-            self._begin()
-        for log in self._place.new(since):
-            if log.t >= self.warnings.representation.n_rounds:
-                self.warnings.add(log)
-                self._seconds.append(log.timings.get("round", np.nan))
-            yield log
+    @property
+    def warnings(self) -> Warnings:
+        """Who is left out, as far as rounds were read."""
+        return self.columns.warnings
 
     def update(self, run: RunInfo, seconds: float) -> None:
         """Read what came since, for so long at most."""
-        if run.facts != self.run.facts:  # clients joined or left
-            self.run = run
-            self.warnings.facts = self._facts()
-        self.run = run
+        columns, self.run = self.columns, run
         try:
-            self.columns.update(seconds)
+            if not columns.resolved or run.resolved:  # of a stored cell they stay as they are
+                columns.resolved = resolved_of(run)
+            columns.tell(ClientFacts.told(run.facts, columns.resolved))
+            if run.is_live:
+                columns.seconds = _answers(run)
+            columns.update(seconds)
             self.trouble = ""
-        except (*FAULTS, CheckpointError) as error:
+        except FAULTS as error:
             self.trouble = without_folder(error, run.folder)
 
     @property
     def seconds_left(self) -> float | None:
         """Until the last round, at the pace of the latest; None where it is not known."""
-        known = [one for one in self._seconds if one == one]
-        if not known or self.run.n_rounds is None or self.run.status != "running":
+        known = self.columns.pace()
+        if known is None or self.run.n_rounds is None or self.run.status != "running":
             return None
-        return max(0, self.run.n_rounds - self.run.rounds) * float(np.mean(known))
+        return max(0, self.run.n_rounds - self.run.rounds) * known
 
     def measured(self) -> tuple[str, list[float]]:
         """The main measure by its name, and its values; nothing where none was measured."""
-        for kind in MAIN:
-            for name in self.columns.names:
-                if name.startswith(METRIC) and name.endswith(kind):
-                    values = self.columns.numbers(name)
-                    return kind, [float(value) for value in values[np.isfinite(values)]]
-        return "", []
+        found = self.columns.main_measure
+        if found is None:
+            return "", []
+        kind, name = found
+        return kind, self.columns.known(name).tolist()
 
 
 class Watch:
@@ -121,3 +96,12 @@ class Watch:
         for run in chosen:
             kept[run.id].update(run, seconds)
         return list(kept.values())
+
+
+def _answers(run: RunInfo) -> dict[int, dict[int, float]]:
+    """Round → client → seconds until it answered."""
+    found: dict[int, dict[int, float]] = {}
+    for one in run.told_outcomes():
+        if one.seconds is not None:
+            found.setdefault(one.t, {})[one.client] = one.seconds
+    return found

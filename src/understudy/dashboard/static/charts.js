@@ -64,6 +64,7 @@ export class Chart {
     const names = shown.map((one) => one.label).join('\n');
     if (this.plot && names === this.names) {
       this.plot.setData(data);
+      this.last(data);
       return;
     }
     this.close();
@@ -85,6 +86,12 @@ export class Chart {
     };
     this.plot = new uPlot(options, data, this.place);
     this.stop = kept(this.plot, this.place, () => this.height);
+    this.last(data);
+  }
+
+  // The legend has the last values until somebody points at others.
+  last(data) {
+    if (data[0].length && !(this.plot.cursor.left >= 0)) this.plot.setLegend({ idx: data[0].length - 1 });
   }
 
   close() {
