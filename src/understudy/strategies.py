@@ -45,6 +45,7 @@ from understudy.parts.samplers.fedgs import FedGS
 from understudy.parts.samplers.keep_asking import KeepAsking
 from understudy.parts.samplers.least_available import LeastAvailableFirst
 from understudy.parts.samplers.oldest_first import OldestFirst
+from understudy.parts.samplers.oort import Oort
 from understudy.parts.samplers.power_of_choice import PowerOfChoice
 from understudy.parts.samplers.uniform import ByData, Uniform
 from understudy.parts.schedules import Exponential, InverseRoot, inverse_time
@@ -222,6 +223,23 @@ def fedfv(alpha: float = 0.1, external: str = "absent", **fields: Any) -> Strate
     return _made(fields, compensator=Stale(), aggregator=FedFV(alpha, external))
 
 
+def oort(m: int | float | None = None, losses: str = "last", **fields: Any) -> Strategy:
+    """Oort: those whose loss is large and who are fast, and some who were never seen."""
+    return _made(fields, sampler=Oort(m, losses=losses), local=REFL_LOCAL)
+
+
+def refl(
+    m: int | float | None = None,
+    rule: str = "refl",
+    rest: int = 5,
+    rates: str = "estimated",
+    **fields: Any,
+) -> Strategy:
+    """REFL: those who will seldom be there are asked, late updates join with less weight."""
+    sampler = LeastAvailableFirst(m, rest, rates)
+    return _made(fields, sampler=sampler, compensator=LateUpdates(rule), local=REFL_LOCAL)
+
+
 def generalized_fedavg(period: int = 10, factor: float = 1.5, **fields: Any) -> Strategy:
     """Generalized FedAvg: what a period adds up to is amplified at its end."""
     return _made(fields, server=GeneralizedFedAvg(period, factor))
@@ -236,18 +254,6 @@ def amplified_scaffold(period: int = 10, factor: float = 1.5, **fields: Any) -> 
 def focus(**fields: Any) -> Strategy:
     """FOCUS: the mean of everyone's last gradient; clients send how theirs changed."""
     return _made(fields, rule=Focus(), compensator=MIFA(wait=False))
-
-
-def refl(
-    m: int | float | None = None,
-    rule: str = "refl",
-    rest: int = 5,
-    rates: str = "estimated",
-    **fields: Any,
-) -> Strategy:
-    """REFL: those who will seldom be there are asked, late updates join with less weight."""
-    sampler = LeastAvailableFirst(m, rest, rates)
-    return _made(fields, sampler=sampler, compensator=LateUpdates(rule), local=REFL_LOCAL)
 
 
 def strategy_of(given: object) -> Strategy:

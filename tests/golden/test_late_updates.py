@@ -83,8 +83,8 @@ def test_a_decaying_step() -> None:
 
 
 def test_the_least_available_are_asked_first() -> None:
-    """Client 3 is there in every second round, the others always. From round 2 on it is known: its
-    (1 + 1)/(2 + 2) is below 3/4, so it is picked when it is there, unless it rests."""
+    """Client 3 is there in every second round, the others always. From round 2 on it is known: 1/2
+    is below 1, so it is picked when it is there, unless it rests."""
     for rest, expected in ((0, [2, 4, 6, 8]), (3, [2, 6])):
         strategy = Strategy(sampler=LeastAvailableFirst(1, rest))
         state = strategy.init(Population(8), torch.zeros(1), seed=1)

@@ -11,11 +11,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from understudy.core.types import Bools, Vectors
 
-__all__ = ["gram_float32", "largest_entries", "mixed_gram", "scaled_gram"]
+__all__ = ["gram_float32", "largest_entries", "pieces", "scaled_gram"]
 
 Matrix = NDArray[np.float64]
 Rows = Vectors | NDArray[np.floating]  # (k, d), or k vectors of length d
@@ -45,7 +44,7 @@ def scaled_gram(
     """
     total = np.zeros((len(rows), len(rows)))
     divisor = np.where(scale > 0, scale, 1.0)[:, None]
-    for piece in _pieces(rows, n_columns, narrowest):
+    for piece in pieces(rows, n_columns, narrowest):
         piece /= divisor
         if unknown is not None:
             piece[unknown] = 0.0
@@ -54,17 +53,6 @@ def scaled_gram(
         else:
             assert groups is not None
             total += _products_within(piece, groups)
-    return total
-
-
-def mixed_gram(rows: Rows, n_columns: int, mix: Matrix, *, narrowest: int) -> Matrix:
-    """(m, m) scalar products of mixtures (m, k) of rows, which are never kept as a whole."""
-    few = np.count_nonzero(mix) < mix.size / 4
-    mixing = csr_array(mix) if few else mix
-    total = np.zeros((len(mix), len(mix)))
-    for piece in _pieces(rows, n_columns, narrowest):
-        mixtures: Matrix = np.asarray(mixing @ piece)
-        total += mixtures @ mixtures.T
     return total
 
 
@@ -84,7 +72,7 @@ def largest_entries(rows: Rows, n_columns: int) -> Matrix:
     return np.array([float(row[:n_columns].abs().max()) for row in rows])
 
 
-def _pieces(rows: Rows, n_columns: int, narrowest: int) -> Iterator[Matrix]:
+def pieces(rows: Rows, n_columns: int, narrowest: int) -> Iterator[Matrix]:
     """(k, width) copies in float64 of some columns after the other."""
     width = max(narrowest, _CHUNK // max(1, len(rows)))
     for start in range(0, n_columns, width):

@@ -18,9 +18,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 
 from understudy.core.types import Vectors
-from understudy.graph.products import Rows, gram_float32, largest_entries, mixed_gram, scaled_gram
+from understudy.graph.products import Rows, gram_float32, largest_entries, pieces, scaled_gram
 
 __all__ = [
     "cosine_rows",
@@ -77,9 +78,15 @@ def gram(vectors: Vectors, n_parameters: int, mix: Matrix | None = None) -> Matr
 
     With `mix` (m, k) those (m, m) of mixtures of the vectors, which are never kept as a whole.
     """
-    if mix is not None:
-        return mixed_gram(vectors, n_parameters, mix, narrowest=_NARROWEST)
-    return scaled_gram(vectors, n_parameters, np.zeros(len(vectors)), narrowest=_NARROWEST)
+    if mix is None:
+        return scaled_gram(vectors, n_parameters, np.zeros(len(vectors)), narrowest=_NARROWEST)
+    few = np.count_nonzero(mix) < mix.size / 4
+    mixing = csr_array(mix) if few else mix
+    total = np.zeros((len(mix), len(mix)))
+    for piece in pieces(vectors, n_parameters, _NARROWEST):
+        mixtures: Matrix = np.asarray(mixing @ piece)
+        total += mixtures @ mixtures.T
+    return total
 
 
 def cosine_similarity(features: ArrayLike) -> Matrix:

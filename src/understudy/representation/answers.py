@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 import numpy as np
 
-from understudy.core.types import Floats, Outcome, RoundLog
+from understudy.core.types import Floats, Ints, Outcome, RoundLog
 
+Numbers = TypeVar("Numbers", Floats, Ints)
 MOST_STRANGERS = 100  # ids of no client that are counted
 
 
@@ -73,7 +75,7 @@ class RefusedUpdates:
     def add(self, log: RoundLog) -> None:
         """One more round."""
         n = len(log.outcome)
-        self.rounds = np.pad(self.rounds, (0, max(0, n - len(self.rounds))))
+        self.rounds = _padded(self.rounds, n)
         self.rounds[log.outcome == Outcome.CAME] = 0
         refused = set()
         for one in log.refusals:
@@ -123,9 +125,13 @@ class OneRow:
             return None
         n = max(len(share) for share, _ in self._last)
         share, counts = (
-            np.sum([np.pad(step[part], (0, n - len(step[part]))) for step in self._last], axis=0)
-            / self.steps
+            np.sum([_padded(step[part], n) for step in self._last], axis=0) / self.steps
             for part in (0, 1)
         )
         client = int(np.argmax(share))
         return client, float(share[client]), float(counts[client])
+
+
+def _padded(values: Numbers, n: int) -> Numbers:
+    """With zeros for clients that joined since; mostly nobody has, and `np.pad` copies anyway."""
+    return values if len(values) >= n else np.pad(values, (0, n - len(values)))

@@ -12,7 +12,7 @@ MERGED_AT = 1_000_000  # pairs that wait until they are counted
 
 
 class StoodIn(NamedTuple):
-    """How often an absent client was spoken for by the same client's update."""
+    """How often an absent client was represented by the same client's row."""
 
     absent: int
     source: int  # the absent itself: its own last update; -1: a mixture, or a model
@@ -20,7 +20,7 @@ class StoodIn(NamedTuple):
 
 
 class Pairs:
-    """Rounds in which a client's row spoke for one that did not come; one number for each pair."""
+    """Rounds in which a client's row represented one that did not come; one number a pair."""
 
     def __init__(self) -> None:
         self._waiting: list[Ints] = []

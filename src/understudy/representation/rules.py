@@ -193,23 +193,27 @@ def _unlikely(gap: Ints, least: Ints, had: Ints, of: Ints, active: Bools, chance
 
 def _causes(seen: Seen, who: Ints) -> str:
     """What became of them meanwhile, the most frequent outcome of each."""
-    since = seen.counted.since[who].copy()
+    since = seen.counted.since[who]
     main = since.argmax(axis=1)
+    # an update that was late was missing before, and whoever owes an answer is not asked again
+    main[since[:, Outcome.LATE] > 0] = Outcome.LATE
+    silent = (main == Outcome.UNAVAILABLE) & (since[:, Outcome.MISSING] > 0)
+    main[silent] = Outcome.MISSING
+    away = since[main == Outcome.MISSING, Outcome.UNAVAILABLE].any()
     kinds = {
         "could not be reached": [Outcome.UNAVAILABLE],
-        "did not answer": [Outcome.MISSING],
+        "did not answer, or could not be reached" if away else "did not answer": [Outcome.MISSING],
         "answered too late": [Outcome.LATE],
         "failed": FAILED,
         "sent what was refused": [Outcome.REFUSED],
         "could not be reached, or were not picked": [Outcome.NOT_WANTED],
         "came, with a weight of 0": [Outcome.CAME],
     }
-    # an update that was late was missing before
-    main[since[:, Outcome.LATE] > 0] = Outcome.LATE
     counts = {words: int(np.isin(main, outcomes).sum()) for words, outcomes in kinds.items()}
     told = [(words, n) for words, n in counts.items() if n]
     if len(told) == 1:
-        return f"{'it' if len(who) == 1 else 'they'} {told[0][0]}"
+        words = told[0][0]
+        return f"it {words.replace('were', 'was')}" if len(who) == 1 else f"they {words}"
     return joined([f"{n} {words}" for words, n in told])
 
 
@@ -263,10 +267,10 @@ def late(seen: Seen) -> Iterator[Found]:
     if len(clients) < n:
         text += f" ({seen.facts.listed(clients)})"
     if deadline is not None and not np.isnan(most):
-        took = f"{most:.3g} s" if least == most else f"{least:.3g} to {most:.3g} s"
+        took = _seconds(most) if least == most else f"{_seconds(least)} to {_seconds(most)}"
         whose = "its" if len(clients) == 1 else "their"
         if most > deadline:
-            text += f": the deadline of {deadline:g} s is below {whose} median of {took}"
+            text += f": the deadline of {deadline:g} s is below {whose} median of {took} s"
     yield Found("late", tuple(clients), text)
 
 
@@ -308,11 +312,13 @@ def failed(seen: Seen) -> Iterator[Found]:
 
 
 def one_row(seen: Seen) -> Iterator[Found]:
-    """A client that speaks for many others."""
+    """A client whose row represents many others."""
     limits, largest = seen.limits, seen.one_row.largest()
     if largest is None:
         return
     client, share, others = largest
+    if not seen.active[client]:
+        return
     if share >= limits.one_row and others >= limits.one_row_others:
         yield Found(
             "one row",
@@ -358,6 +364,10 @@ RULES = (left_out, waiting, nobody, late, refused, failed, one_row, old)
 
 def _count(n: int, noun: str) -> str:
     return f"{n} {noun}" + "s" * (n != 1)
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.2g}"
 
 
 def _was(clients: list[int]) -> str:

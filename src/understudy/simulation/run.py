@@ -33,6 +33,7 @@ from understudy.journal.rounds import row_of
 from understudy.memory.run_folder import ROUNDS, STATE
 from understudy.memory.tensor_stream import CheckpointError, named_faults
 from understudy.parts.delay import round_seconds, tell_of_cohort
+from understudy.registry import imported
 from understudy.representation import Warnings
 from understudy.server import checkpoint
 from understudy.server.loop import RoundLoop
@@ -308,6 +309,8 @@ class Run:
         clock = perf_counter()
         comes = np.isfinite(seconds)  # whoever never answers need not be trained
         trained = self._trainer.train(state.params, replace(cohort, asked=cohort.asked[comes]))
+        if settings.delay is not None:
+            trained = replace(trained, seconds=seconds[comes])
         in_time = seconds[comes] <= deadline
         timings["train"] = perf_counter() - clock
 
@@ -462,6 +465,11 @@ class Run:
                 words += f", {name} {known[-1]:.4f}"
                 break
         return f"<Run of {part_text(self.strategy)}: {words}>"
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it: with the attendance map and the warnings so far."""
+        shown: str = imported("understudy.plots.run_page:html_of")(self)
+        return shown
 
     def frame(self) -> pandas.DataFrame:
         """One row per round so far: metrics, who came, clock, megabytes, notes of the parts."""

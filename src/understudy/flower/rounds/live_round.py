@@ -151,6 +151,11 @@ class LiveRound:
             losses=[update.loss for update in updates],
             label_counts=[update.label_counts for update in updates],
             start_round=[request.t for request, _ in taken],
+            # of a late one it is not known: its question may have been another process's
+            seconds=[
+                self.seconds.get(request.client, np.nan) if request.t == self.t else np.nan
+                for request, _ in taken
+            ],
         )
 
     # -- what became of it ---------------------------------------------------------------------

@@ -29,7 +29,7 @@ from understudy.parts.availability.skewed import (
     YMaxFirst,
 )
 from understudy.parts.availability.staged import Arriving, Departing, RoundRobin
-from understudy.parts.availability.trace import Trace
+from understudy.parts.availability.trace import FedScaleTrace, FlashTrace, Trace
 from understudy.parts.availability.vanishing import VanishingDropout
 
 __all__ = [
@@ -39,7 +39,9 @@ __all__ = [
     "Cyclic",
     "Departing",
     "Diurnal",
+    "FedScaleTrace",
     "FixedDropout",
+    "FlashTrace",
     "FullStart",
     "Gone",
     "LabelBernoulli",

@@ -10,10 +10,12 @@ from understudy.core import checks
 from understudy.core.types import Floats, Ints, RoundEnd, RoundStart, Setup
 from understudy.parts.samplers.uniform import check_m, count_of
 
+AT_WORK = 5  # rounds in which a client that owes an answer may be busy with it, and not away
+
 
 @dataclass
 class Attendance:
-    rounds: Ints  # (N,) since each client joined
+    rounds: Ints  # (N,) in which each client was there, or away
     there: Ints  # (N,) in how many of them it could be reached
     last: Ints  # (N,) round of the last pick
 
@@ -33,7 +35,7 @@ class LeastAvailableFirst:
         Rounds in which a client is not picked again while there are others; 0: none.
     rates : {"estimated", "known"}
         Where the probabilities come from: the share of past rounds in which a client could be
-        reached, (1 + how many)/(2 + of how many); or ``select(…, p=…)``, or ``Population(p=…)``.
+        reached, 0.5 before the first; or ``select(…, p=…)``, or ``Population(p=…)``.
 
     Notes
     -----
@@ -41,7 +43,9 @@ class LeastAvailableFirst:
     authors' code reads it off the trace, as yes or no, with an accuracy that is a setting. Our
     estimate is what a server sees by itself. A known p is that of this round, not of the next.
 
-    A pick counts whether the client comes or not.
+    A pick counts whether the client comes or not. Who cannot be reached and owes an answer of the
+    last five rounds may be at work: such a round says nothing of a client. Else the slow would be
+    taken for the absent, and be picked first.
 
     References
     ----------
@@ -82,10 +86,13 @@ class LeastAvailableFirst:
         if self.rates == "known":
             assert start.p is not None
             return start.p
-        return np.asarray((1 + state.there) / (2 + state.rounds))
+        return np.where(state.rounds > 0, state.there / np.maximum(state.rounds, 1), 0.5)
 
     def learn(self, state: Attendance, end: RoundEnd) -> None:
         if end.cohort.available is not None:
-            state.rounds[end.active] += 1
-            state.there[end.cohort.available] += 1
+            there, pending = end.cohort.available, end.cohort.pending
+            told = end.active.copy()
+            told[pending[end.t - pending[:, 1] <= AT_WORK, 0]] = False
+            state.rounds[told | there] += 1
+            state.there[there] += 1
         state.last[end.cohort.wanted] = end.t

@@ -60,6 +60,8 @@ class DataSource:
         Where it comes from, if not from files.
     credit : str, optional
         Told in reports.
+    contents : str, optional
+        The setting that names a user's own file: cells are known by what is in it.
     """
 
     name: str
@@ -73,6 +75,7 @@ class DataSource:
     files: Files | None = None
     origin: str = "part of the package"
     credit: str | None = None
+    contents: str | None = None
 
     @property
     def loader(self) -> Any:
@@ -238,6 +241,12 @@ _SOURCES = (
             "torchvision.datasets.SVHN(root, split, download=True) fetches it, for each split",
             count=n_svhn_images,
         ),
+    ),
+    DataSource(
+        "table",
+        "understudy.simulation.data.table_file:table",
+        origin="your own CSV or Parquet file",
+        contents="file",
     ),
 )
 DATASETS = {source.name: source for source in _SOURCES}
