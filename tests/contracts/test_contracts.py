@@ -143,6 +143,7 @@ EXTRA_COMPENSATORS = [
     Capped(MIFA()),
     FedAU(max_interval=2),
     FedStale(beta=1.0, max_interval=3),
+    FedStale(precision="float16"),
     FedAWE(eta=0.5, clip=0.1),
     Kriging(nearest=2, exact=0),
     FedAWE(model="last"),

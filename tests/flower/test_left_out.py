@@ -8,7 +8,7 @@ import pytest
 from tests.flower.loopback import LoopbackGrid, nodes_of
 from tests.flower.toy import play, round_of, toy_app
 from understudy import MIFA, Strategy
-from understudy.flower import read_outcomes
+from understudy.flower import UnderstudyStrategy, read_outcomes
 from understudy.journal.follow import follow
 from understudy.representation import ClientFacts, Thresholds, warnings_of
 
@@ -68,6 +68,11 @@ def test_who_is_always_late_is_told_with_the_time_it_takes(tmp_path, caplog):
     assert late[0].endswith("the deadline of 60 s is below its median of 74 s")
     seconds = [one.seconds for one in read_outcomes(tmp_path) if one.outcome.name == "LATE"]
     assert seconds == pytest.approx([74.0] * len(seconds), abs=2)
+
+
+def test_what_are_no_thresholds_is_refused():
+    with pytest.raises(TypeError, match="warn: expected Thresholds, got 3"):
+        UnderstudyStrategy(warn=3)
 
 
 def test_a_federation_in_which_all_come_has_nothing_to_tell(tmp_path, caplog):

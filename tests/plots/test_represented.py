@@ -21,15 +21,17 @@ def test_cells_by_hand():
         ([CAME, CAME, LATE], [(0, 0, 0.5), (1, 1, 0.5)]),
         ([CAME, AWAY, ERROR], [(0, 0, 0.5), (1, 1, 0.5)]),
         ([CAME, AWAY, REFUSED, NOT], [(0, 0, 0.5), (1, 1, 0.4), (2, 0, 0.1), (3, -1, 0.1)]),
-        ([CAME, MISSING, AWAY, AWAY], [(0, 0, 0.5), (2, 0, 0.1)]),
+        ([CAME, MISSING, AWAY, CAME], [(0, 0, 0.5), (2, 0, 0.1), (3, 3, 0.1)]),
+        ([CAME, AWAY, AWAY, AWAY], [(0, 0, 0.5), (2, -1, 0.1), (3, -1, 0.1)]),
     ]
     logs = [played(t, outcome, spoken) for t, (outcome, spoken) in enumerate(rows)]
     c = Presence
     expected = [
         [c.CAME, c.CAME, c.LATE, c.NOT_THERE],
         [c.CAME, c.REMEMBERED, c.ERROR, c.NOT_THERE],
-        [c.CAME, c.REMEMBERED_2, c.REFUSED, c.MIXTURE],
-        [c.CAME, c.NOBODY, c.OTHERS, c.NOBODY],
+        [c.CAME, c.REMEMBERED_2, c.REFUSED, c.NOBODY],  # no mean holds anything of 3 by now
+        [c.CAME, c.NOBODY, c.OTHERS, c.CAME],
+        [c.CAME, c.NOBODY, c.NOBODY, c.MIXTURE],
     ]
     np.testing.assert_array_equal(presence(logs), expected)
 

@@ -48,7 +48,6 @@ by_schedule = pytest.mark.parametrize("schedule", [constant, inverse_time])
 by_sampler_and_weighting = pytest.mark.parametrize(
     ("sampler", "weighting"),
     [
-        (Everyone(), "clients"),
         (Everyone(), "examples"),
         (Blind(Uniform(4)), "examples"),
         (ByData(5), "clients"),
@@ -76,11 +75,16 @@ def test_fedau(seed, sampler, weighting, longest) -> None:
 
 
 @by_sampler_and_weighting
-@by_schedule
 @pytest.mark.parametrize(
-    ("beta", "rates"), [(0.0, "known"), (0.4, "known"), (0.5, "estimated"), (1.0, "estimated")]
+    ("beta", "rates", "schedule"),
+    [
+        (0.0, "known", constant),
+        (0.4, "known", inverse_time),
+        (0.5, "estimated", inverse_time),
+        (1.0, "estimated", constant),
+    ],
 )
-def test_fedstale(seed, sampler, weighting, schedule, beta, rates) -> None:
+def test_fedstale(seed, sampler, weighting, beta, rates, schedule) -> None:
     play = played(seed, FedStale(beta, rates), sampler, weighting, schedule)
     play.run(FedStaleTwin(N, D, beta, rates))
 
@@ -113,8 +117,9 @@ def test_fedawe(seed, sampler, weighting, eta, clip, model) -> None:
     assert twin.clipped >= (0 if clip is None else 10)
 
 
-@by_schedule
-@pytest.mark.parametrize("sampler", [Everyone(), Uniform(5)], ids=repr)
+@pytest.mark.parametrize(
+    ("sampler", "schedule"), [(Everyone(), inverse_time), (Uniform(5), constant)], ids=repr
+)
 @pytest.mark.parametrize(
     "settings", [("refl",), ("refl", 0.9, 1.0, 3), ("inverse",), ("exponential",), ("equal",)]
 )

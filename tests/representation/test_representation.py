@@ -91,7 +91,8 @@ def test_the_mean_of_those_who_came_represents_nobody_that_never_came():
     ]
     found = Representation.of(logs)
     np.testing.assert_array_equal(found.gap, [0, 0, 2])
-    np.testing.assert_array_equal(found.voiced[:, Voice.MIXTURE], [0, 1, 2])
+    np.testing.assert_array_equal(found.voiced[:, Voice.MIXTURE], [0, 1, 0])
+    np.testing.assert_array_equal(found.voiced[:, Voice.NOBODY], [0, 0, 2])
 
 
 @pytest.mark.parametrize("notes", [{"too_few_rows": 1.0}, {"step_not_finite": 1.0}])

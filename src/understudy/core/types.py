@@ -405,6 +405,17 @@ class Contributions:
         """The same, told what share each client (N,) has in the sum."""
         return replace(self, share=share[self.ids])
 
+    def vectors(self, rows: Ints) -> list[torch.Tensor]:
+        """The (d,) rows that some numbers point to."""
+        first = np.cumsum([0, *(len(block) for block in self.rows)])
+        if len(rows) and rows.max() >= first[-1]:
+            raise IndexError(f"row {rows.max()} is beyond the last block")
+        which = np.maximum(np.searchsorted(first, rows, side="right") - 1, 0)
+        within = (rows - first[which]).tolist()
+        return [
+            self.rows[block].data[row] for block, row in zip(which.tolist(), within, strict=True)
+        ]
+
     def by_row(self) -> tuple[Ints, Floats]:
         """Distinct rows in the order of first mention, and the sum of each one's coefficients."""
         distinct, first, inverse = np.unique(self.row, return_index=True, return_inverse=True)

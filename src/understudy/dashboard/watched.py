@@ -33,20 +33,16 @@ class Watched:
         """Who is left out, as far as rounds were read."""
         return self.columns.warnings
 
-    def _facts(self) -> ClientFacts:
-        try:
-            return ClientFacts.told(self.run.facts, resolved_of(self.run))
-        except FAULTS:
-            return ClientFacts.told(self.run.facts)
-
     def update(self, run: RunInfo, seconds: float) -> None:
         """Read what came since, for so long at most."""
-        is_known = run.facts == self.run.facts and self.columns.n
-        self.run = run
-        if not is_known:  # the first time, or clients joined or left
-            self.columns.tell(self._facts())
+        columns, self.run = self.columns, run
         try:
-            self.columns.update(seconds)
+            if not columns.resolved or run.resolved:  # of a stored cell they stay as they are
+                columns.resolved = resolved_of(run)
+            columns.tell(ClientFacts.told(run.facts, columns.resolved))
+            if run.is_live:
+                columns.seconds = _answers(run)
+            columns.update(seconds)
             self.trouble = ""
         except FAULTS as error:
             self.trouble = without_folder(error, run.folder)
@@ -100,3 +96,12 @@ class Watch:
         for run in chosen:
             kept[run.id].update(run, seconds)
         return list(kept.values())
+
+
+def _answers(run: RunInfo) -> dict[int, dict[int, float]]:
+    """Round → client → seconds until it answered."""
+    found: dict[int, dict[int, float]] = {}
+    for one in run.told_outcomes():
+        if one.seconds is not None:
+            found.setdefault(one.t, {})[one.client] = one.seconds
+    return found

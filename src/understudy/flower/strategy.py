@@ -169,6 +169,8 @@ class UnderstudyStrategy(FlowerStrategy):
             keys=keys,
             introduce=introduce,
         )
+        if warn is not None and not isinstance(warn, Thresholds):
+            raise TypeError(f"warn: expected Thresholds, got {warn!r}")
         for name, share in (("train", fraction_train), ("evaluate", fraction_evaluate)):
             checks.number(f"fraction_{name}", share, low=0, high=1)
         self.fraction_train, self.fraction_evaluate = fraction_train, fraction_evaluate

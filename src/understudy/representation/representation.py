@@ -42,14 +42,14 @@ class Representation:
     became : (N, 8) ints
         Rounds in which a client had each `Outcome`.
     voiced : (N, 5) ints
-        Rounds with a step in which a client was represented by each `Voice`.
+        Rounds with a step in which a client was represented by each `Voice`. The mean of those who
+        came represents nobody that never came.
     voice : (N,) ints
         `Voice` in the last round.
     age : (N,) ints
         How many rounds before the last one the newest known update of a client began; -1: none.
     gap : (N,) ints
-        Steps since the last that a client was represented in; all, where it never was. The mean of
-        those who came does not represent a client that never came.
+        Steps since the last that a client was represented in; all, where it never was.
     away : (N,) ints
         Rounds since the last in which a client came.
     since : (N, 8) ints
@@ -102,8 +102,9 @@ class Representation:
         late, missing = log.outcome == Outcome.LATE, log.outcome == Outcome.MISSING
         self.age = np.where(self.known_from < 0, -1, t - self.known_from)
         self.age[came] = 0
-        of_nobody = (self.voice == Voice.MIXTURE) & (self.became[:, Outcome.CAME] == 0)
-        represented = (self.voice != Voice.NOBODY) & ~of_nobody
+        # a mean of those who came holds nothing of a client that never came
+        self.voice[(self.voice == Voice.MIXTURE) & (self.came == 0)] = Voice.NOBODY
+        represented = self.voice != Voice.NOBODY
         if took_a_step(log):
             self.n_steps += 1
             self.steps += 1

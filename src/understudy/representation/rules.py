@@ -317,6 +317,8 @@ def one_row(seen: Seen) -> Iterator[Found]:
     if largest is None:
         return
     client, share, others = largest
+    if not seen.active[client]:
+        return
     if share >= limits.one_row and others >= limits.one_row_others:
         yield Found(
             "one row",

@@ -115,7 +115,7 @@ def _missing(made: Situations, share: float, n: int) -> None:
 
 
 def _traced(made: Situations, file: str, look: Look, rounds: int) -> None:
-    recording = read_two_state(found(file))
+    recording = read_two_state(found(file, "recorded attendance, a CSV file device,t_s,state"))
     if recording.end <= 0:
         raise CannotTry(f"trace: {file} covers no time")
     by_name = set(look.clients) <= set(recording.devices)

@@ -11,7 +11,6 @@ from typing import Any
 from understudy.core import checks
 from understudy.core.files import refuse_link, write_file
 from understudy.core.threads import usable_cores
-from understudy.simulation.data.models import MODELS
 from understudy.simulation.data.table_file import TASKS
 from understudy.studies.definition.estimates import estimate, readable
 from understudy.studies.definition.names import why_no_study_name
@@ -26,6 +25,7 @@ from understudy.tryout.plan import (
     EVERYONE,
     LEFT_OUT,
     METHODS,
+    MODELS,
     POOLED,
     TrySettings,
     document,
@@ -257,9 +257,10 @@ def try_out(
     methods : list of str, optional
         Names of registered methods, in place of the five.
     model : str
-        A built-in model.
+        ``"mlp"`` or ``"softmax"``.
     rounds, seeds : int
-        How long each run is, and how many there are of each kind: tests take five.
+        How long each run is, and how many there are of each kind: tests take five, and ten are
+        less often misled by chance.
     tune : bool
         Give each method the server step that is best on validation data, in place of 1 for all.
     name : str, optional

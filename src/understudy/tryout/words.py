@@ -13,7 +13,7 @@ from understudy.tryout.plan import POOLED
 from understudy.tryout.trouble import listed
 
 MOST_CLIENTS = 3  # that are told in words
-LITTLE = 1024  # bytes
+LITTLE = 4096  # bytes
 
 
 class Answer(NamedTuple):

@@ -13,6 +13,7 @@ from understudy.core.types import Contributions
 # rows pass by, and a robust statistic needs no second matrix of all rows.
 SLICE = 65_536
 BLOCK = 2**25  # bytes of rows that are summed up before the next ones are looked at
+FEW = 1024  # rows of a small model that are looked up together
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,9 @@ def _sum(contributions: Contributions, first: int, end: int | None) -> torch.Ten
     update = torch.zeros_like(contributions.vector(int(rows[0]))[first:end])
     # a few rows after the other: a memory in a file is read once, from its beginning to its end
     # where clients came in their order, and no more of it has to be in memory
-    few = max(1, BLOCK // max(1, update.nbytes))
+    few = min(FEW, max(1, BLOCK // max(1, update.nbytes)))
     for start in range(0, len(rows), few):
-        some = rows[start : start + few].tolist()
-        vectors = [contributions.vector(row)[first:end] for row in some]
+        vectors = [row[first:end] for row in contributions.vectors(rows[start : start + few])]
         terms = list(zip(vectors, coefs[start : start + few].tolist(), strict=True))
         if len(update) <= SLICE:  # a small model, without the cost of slicing
             for vector, coef in terms:
