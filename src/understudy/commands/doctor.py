@@ -23,6 +23,7 @@ EXTRAS = {
     "ray": "runs on a cluster",
     "pyarrow": "Parquet files",
     "flwr": "Flower, for live federations",
+    "sse-starlette": "understudy dashboard, a local page",
 }
 FOR_DEVELOPERS = ("test", "docs")  # extras
 _OPTIONAL = re.compile(
