@@ -171,8 +171,8 @@ def _leaf(name: str) -> DataSource:
         f"understudy.simulation.data.natural.leaf:leaf_{name}",
         files=Files(
             ("train",),
-            (f"leaf/{name}/data", f"{name}/data", f"leaf/{name}"),
-            f"preprocess.sh of LEAF's repository, below data/{name}, makes its train and test",
+            (f"leaf/{name}/data",),
+            f"preprocess.sh below data/{name} of LEAF's repository makes it, and test",
             are_folders=True,
         ),
     )
@@ -184,8 +184,8 @@ def _tff(name: str, file: str) -> DataSource:
         f"understudy.simulation.data.natural.tff:tff_{name}",
         files=Files(
             (f"{file}_train.h5", f"{file}_test.h5"),
-            ("tff", f"tff/{name}", "."),
-            f"tff.simulation.datasets downloads them; it keeps {file}.tar.bz2, unpack that",
+            ("tff",),
+            f"tff.simulation.datasets downloads {file}.tar.bz2: unpack that",
         ),
     )
 
