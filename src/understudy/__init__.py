@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from understudy.studies.definition.study import Study
     from understudy.studies.statistics.comparison import compare
     from understudy.studies.statistics.frames import results
+    from understudy.tryout.run import try_out
 
 __all__ = [
     "Applied",
@@ -73,6 +74,7 @@ __all__ = [
     "resume",
     "save_state",
     "simulate",
+    "try_out",
 ]
 __all__ += sorted(registry.PUBLIC)
 
@@ -96,6 +98,7 @@ _PLACES = {
     "resume": "server.checkpoint",
     "save_state": "server.checkpoint",
     "simulate": "simulation.run",
+    "try_out": "tryout.run",
 }
 
 

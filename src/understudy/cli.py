@@ -23,6 +23,8 @@ from understudy.commands.run import run
 from understudy.commands.show import show
 from understudy.commands.studies import studies
 from understudy.commands.table import table
+from understudy.commands.try_out import try_table
+from understudy.commands.watch import watch
 
 app = typer.Typer(
     name="understudy",
@@ -56,9 +58,11 @@ def _root(
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "run": run,
+    "try": try_table,
     "studies": studies,
     "list": list_parts,
     "show": show,
+    "watch": watch,
     "table": table,
     "plot": plot,
     "report": report,

@@ -27,6 +27,8 @@ _PARTS: dict[str, dict[str, str]] = {
         "keep_asking": "parts.samplers.keep_asking:KeepAsking",
         "oldest_first": "parts.samplers.oldest_first:OldestFirst",
         "f3ast": "parts.samplers.f3ast:F3AST",
+        "oort": "parts.samplers.oort:Oort",
+        "least_available_first": "parts.samplers.least_available:LeastAvailableFirst",
     },
     "compensator": {
         "ignore": "parts.compensators.ignore:Ignore",
@@ -40,6 +42,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "fedau": "parts.compensators.fedau:FedAU",
         "fedstale": "parts.compensators.fedstale:FedStale",
         "mimic": "parts.compensators.mimic:MimiC",
+        "late_updates": "parts.compensators.late_updates:LateUpdates",
         "fedawe": "parts.compensators.fedawe:FedAWE",
         "gather": "parts.compensators.gather:Gather",
         "kriging": "parts.compensators.kriging:Kriging",
@@ -65,11 +68,14 @@ _PARTS: dict[str, dict[str, str]] = {
         "adam": "parts.servers:Adam",
         "yogi": "parts.servers:Yogi",
         "extrapolated": "parts.extrapolated:Extrapolated",
+        "generalized_fedavg": "parts.amplified:GeneralizedFedAvg",
     },
     "rule": {
         "plain": "parts.local:Plain",
         "proximal": "parts.local:Proximal",
         "scaffold": "parts.local:Scaffold",
+        "amplified_scaffold": "parts.amplified:AmplifiedScaffold",
+        "focus": "parts.focus:Focus",
     },
     "schedule": {
         "constant": "parts.schedules:constant",
@@ -127,7 +133,6 @@ _PARTS: dict[str, dict[str, str]] = {
         "combined": "parts.delay:Combined",
     },
     "strategy": {
-        "concord": "strategies:concord",
         "fedavg": "strategies:fedavg",
         "waiting_fedavg": "strategies:waiting_fedavg",
         "fedprox": "strategies:fedprox",
@@ -150,6 +155,12 @@ _PARTS: dict[str, dict[str, str]] = {
         "f3ast": "strategies:f3ast",
         "fedmgda": "strategies:fedmgda",
         "fedfv": "strategies:fedfv",
+        "oort": "strategies:oort",
+        "refl": "strategies:refl",
+        "generalized_fedavg": "strategies:generalized_fedavg",
+        "amplified_scaffold": "strategies:amplified_scaffold",
+        "focus": "strategies:focus",
+        "concord": "strategies:concord",
     },
     "analysis": {
         "shapley": "analysis.shapley:shapley",

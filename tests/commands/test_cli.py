@@ -18,7 +18,7 @@ from understudy.measures import MEASURES
 COMMANDS = [
     "run", "studies", "list", "show", "table", "plot", "report", "export", "doctor",
     "new-app",
-    "retire",
+    "retire", "watch",
 ]  # fmt: skip
 
 
@@ -259,13 +259,24 @@ fdms: strategy
 fdms: compensator
   Friend discovery and model substitution: (1/K)(Σ_{i∈A} Δ_i + Σ_{k∉A} Δ_φ(k))
   (eq. 5).
-  similarity='cosine', race=None
+  similarity='cosine', race=None, single_from=500, exact_up_to=20000,
+  candidates=64
 
   similarity : {"cosine", "distance"}
       The alternative score is −‖Δ_i − Δ_j‖.
   race : HoeffdingRace, optional
       Drop candidates that lag behind, and compute only what someone still needs
       (§5.3).
+  single_from : int
+      From so many updates in a round on, their cosines are of products in
+      single precision, off by about 1e-6, in half the time; the note
+      single_precision says so.
+  exact_up_to : int
+      Largest number of clients for which all pairs are kept. Of more, each
+      keeps its best candidates only, and the note candidates_kept says so; a
+      race is then refused.
+  candidates : int
+      How many those are.
 """
 
 

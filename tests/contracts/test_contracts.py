@@ -27,6 +27,7 @@ from understudy import (
     FDMS,
     MIFA,
     Adam,
+    AmplifiedScaffold,
     Arrivals,
     Bernoulli,
     Blind,
@@ -47,6 +48,7 @@ from understudy import (
     FedStale,
     FedVARP,
     FixedDropout,
+    GeneralizedFedAvg,
     Gone,
     HoeffdingRace,
     HorvitzThompson,
@@ -56,6 +58,8 @@ from understudy import (
     Kriging,
     LabelDirichlet,
     LabelHalves,
+    LateUpdates,
+    LeastAvailableFirst,
     Linear,
     LinearCutoff,
     Local,
@@ -66,6 +70,7 @@ from understudy import (
     Momentum,
     NormGuard,
     OldestFirst,
+    Oort,
     Outcome,
     Plain,
     Population,
@@ -138,9 +143,12 @@ EXTRA_COMPENSATORS = [
     Capped(MIFA()),
     FedAU(max_interval=2),
     FedStale(beta=1.0, max_interval=3),
+    FedStale(precision="float16"),
     FedAWE(eta=0.5, clip=0.1),
     Kriging(nearest=2, exact=0),
     FedAWE(model="last"),
+    LateUpdates("exponential", max_age=2),
+    Capped(LateUpdates()),
 ]
 EXTRA_SAMPLERS = [
     Blind(FedGS()),
@@ -149,6 +157,11 @@ EXTRA_SAMPLERS = [
     Blind(Everyone()),
     F3AST(m=2, beta=0.9),
     Blind(F3AST()),
+    LeastAvailableFirst(m=2, rest=0),
+    Oort(m=2, epsilon=0.2, window=1),
+    Oort(losses="asked"),
+    Blind(Oort()),
+    Blind(LeastAvailableFirst()),
     PowerOfChoice(losses="last"),
     PowerOfChoice(m=2, candidates=3),
     PowerOfChoice(m=2, candidates=0.5),
@@ -177,7 +190,7 @@ EXTRA_AVAILABILITY = [
 
 SAMPLERS = [made(part) for part in registry.SAMPLERS.values()] + EXTRA_SAMPLERS
 COMPENSATORS = [made(part) for part in registry.COMPENSATORS.values()] + EXTRA_COMPENSATORS
-AGGREGATORS = [made(part) for part in registry.AGGREGATORS.values()]
+AGGREGATORS = [made(part) for part in registry.AGGREGATORS.values()] + [Concord(exact=0)]
 AVAILABILITIES = [made(part) for part in registry.AVAILABILITY.values()] + EXTRA_AVAILABILITY
 
 
@@ -321,11 +334,32 @@ def _bad(part: Any, name: str, *values: object, **others: object) -> list[Any]:
 BAD = [
     *(
         case
-        for part in (Uniform, ByData, PowerOfChoice, FedGS, OldestFirst, F3AST)
+        for part in (
+            Uniform,
+            ByData,
+            PowerOfChoice,
+            FedGS,
+            OldestFirst,
+            F3AST,
+            LeastAvailableFirst,
+            Oort,
+        )
         for case in _bad(part, "m", 0, -1, 0.0, 1.5, -0.1, True, "3", NAN, INF, [2])
     ),
     *_bad(PowerOfChoice, "candidates", 0, 1.5, "all"),
     *_bad(PowerOfChoice, "losses", "first", None),
+    *(case for name in ("epsilon", "epsilon_min", "clip") for case in _bad(Oort, name, -0.1, 2)),
+    *(case for name in ("decay", "cutoff", "percentile") for case in _bad(Oort, name, 0, 101)),
+    *_bad(Oort, "alpha", -1, NAN),
+    *_bad(Oort, "window", 0, 2.5),
+    *_bad(Oort, "pace", -1, NAN),
+    *_bad(Oort, "losses", "first", None),
+    *_bad(LeastAvailableFirst, "rest", -1, 2.5, None),
+    *_bad(LeastAvailableFirst, "rates", "guessed"),
+    *_bad(LateUpdates, "rule", "adasgd", None),
+    *_bad(LateUpdates, "beta", -0.1, 1.1),
+    *_bad(LateUpdates, "c", 0.9, NAN),
+    *_bad(LateUpdates, "max_age", 0, 1.5),
     *_bad(F3AST, "beta", 0, 1, -0.5, NAN),
     *_bad(FedGS, "alpha", -0.1, NAN, INF, "1", None),
     *_bad(FedGS, "scale", "code", None),
@@ -363,13 +397,14 @@ BAD = [
     *_bad(Capped, "inner", FDMS, Uniform(), FedVARP(), Stale("model"), FedAR(), FedAvgIS()),
     *_bad(Capped, "share", 0, -0.2, 1.01, NAN, "0.2", None),
     *_bad(Kriging, "nugget", 0, -0.1, NAN),
-    *(case for name in ("decay", "forget") for case in _bad(Kriging, name, 0, 1.1, NAN)),
+    *(case for name in ("decay", "evidence_decay") for case in _bad(Kriging, name, 0, 1.1, NAN)),
     *(case for name in ("prior", "alike") for case in _bad(Kriging, name, 0, -1, INF)),
     *_bad(Kriging, "nearest", 0, 2.5),
     *_bad(Kriging, "exact", -1, 2.5),
     *_bad(Concord, "ridge", 0, -0.1, NAN),
     *_bad(Concord, "centred", "yes", None),
     *_bad(Concord, "bound", 0.99, NAN, "2"),
+    *_bad(Concord, "exact", -1, 2.5),
     *_bad(NormGuard, "factor", 0.99, 0, NAN, INF, None),
     *_bad(TrimmedMean, "share", 0.5, -0.1, NAN),
     *(case for part in (Sgd, Momentum, Adam, Yogi) for case in _bad(part, "lr", 0, -1, NAN, "1")),
@@ -391,6 +426,10 @@ BAD = [
     *_bad(FedMGDA, "length", "sum", None),
     *_bad(FedFV, "alpha", -0.1, 1.1, NAN),
     *_bad(FedFV, "external", "late", None),
+    *_bad(GeneralizedFedAvg, "period", 0, 2.5, None),
+    *_bad(GeneralizedFedAvg, "factor", 0, -1, NAN),
+    *_bad(GeneralizedFedAvg, "inner", Sgd, 1.0),
+    *_bad(AmplifiedScaffold, "period", 0, 2.5, None),
     *_bad(Proximal, "mu", -0.01, NAN, None),
     *_bad(Exponential, "decay", 0, 1.1, NAN),
     *_bad(Bernoulli, "p_min", -0.1, 1.1, NAN),
@@ -474,6 +513,8 @@ METHODS = {  # what has a paper of its own: sampler, compensator, rule, the pape
     "fedgs": (FedGS(alpha=1), Ignore(), Plain(), "examples"),
     "mdsample": (ByData(), Ignore(), Plain(), "clients"),
     "power_of_choice": (PowerOfChoice(), Ignore(), Plain(), "clients"),
+    "oort": (Oort(), Ignore(), Plain(), "clients"),
+    "refl": (LeastAvailableFirst(), LateUpdates(), Plain(), "clients"),
     "f3ast": (F3AST(beta=0.01), HorvitzThompson(), Plain(), "examples"),
 }
 
@@ -561,10 +602,21 @@ def test_method_refuses_what_is_no_field(name) -> None:
         (understudy.fedawe(0.5, 2.0, "last"), "compensator", FedAWE(0.5, 2.0, "last")),
         (understudy.fedlaavg(3), "sampler", OldestFirst(3)),
         (understudy.fedlaavg(3, True), "compensator", MIFA(False, True)),
+        (understudy.oort(3, "asked"), "sampler", Oort(3, losses="asked")),
+        (
+            understudy.refl(3, "equal", 2, "known"),
+            "sampler",
+            LeastAvailableFirst(3, 2, "known"),
+        ),
+        (understudy.refl(3, "equal"), "compensator", LateUpdates("equal")),
         (understudy.f3ast(4, 0.2), "sampler", F3AST(4, 0.2)),
         (understudy.mdsample(4), "sampler", ByData(4)),
         (understudy.fedmgda(0.3, "unit"), "aggregator", FedMGDA(0.3, "unit")),
         (understudy.fedfv(0.2, "came"), "aggregator", FedFV(0.2, "came")),
+        (understudy.generalized_fedavg(4, 2.0), "server", GeneralizedFedAvg(4, 2.0)),
+        (understudy.amplified_scaffold(4, 2.0), "server", GeneralizedFedAvg(4, 2.0)),
+        (understudy.amplified_scaffold(4, 2.0), "local.rule", AmplifiedScaffold(4)),
+        (understudy.focus(), "compensator", MIFA(wait=False)),
         (understudy.fedexp("all", 0.5), "server", Extrapolated(rows="all", damping=0.5)),
         (understudy.power_of_choice(2, 5, "last"), "sampler", PowerOfChoice(2, 5, "last")),
     ],

@@ -36,7 +36,7 @@ class KrigingTwin(Twin):
         *,
         nugget: float = 0.1,
         decay: float = 0.95,
-        forget: float = 0.95,
+        evidence_decay: float = 0.95,
         prior: float = 2.0,
         alike: float = 0.5,
         nearest: int | None = None,
@@ -44,7 +44,7 @@ class KrigingTwin(Twin):
     ) -> None:
         super().__init__(n_clients, d)
         self.m, self.owed = n_parameters, owed
-        self.nugget, self.decay, self.forget = nugget, decay, forget
+        self.nugget, self.decay, self.evidence_decay = nugget, decay, evidence_decay
         self.prior, self.alike, self.nearest = prior, alike, nearest
         self.most_models = min(most_models, n_clients)
         self.memory: dict[int, Memory] = {}
@@ -143,11 +143,11 @@ class KrigingTwin(Twin):
         new = {i: list(values) for i, values in self.evidence.items()}
         if back:
             for values in new.values():
-                values[2] *= self.forget
-                values[3] *= self.forget
+                values[2] *= self.evidence_decay
+                values[3] *= self.evidence_decay
                 if len(back) > 1:
-                    values[0] *= self.forget
-                    values[1] *= self.forget
+                    values[0] *= self.evidence_decay
+                    values[1] *= self.evidence_decay
         for j in back:
             others = [i for i in back if i != j]
             if others:

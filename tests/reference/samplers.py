@@ -18,6 +18,17 @@ def power_of_choice(reachable: list[int], losses, m: int) -> set[int]:
     return set(ordered[:m])
 
 
+def least_available(
+    reachable: list[int], chances, last_pick, t: int, rest: int
+) -> dict[int, tuple]:
+    """What each is sorted by, the smallest first: whether it rests, and how likely it is there."""
+    order = {}
+    for k in reachable:
+        rests = k in last_pick and t - last_pick[k] <= rest
+        order[k] = (rests, float(chances[k]))
+    return order
+
+
 class F3ASTTwin:
     """The m largest p_i^2/r_i^2, where r_i <- (1 - b) r_i + b [picked] is the rate of picks."""
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.reference import aggregators, concord, samplers
+from tests.reference.amplified import AmplifiedScaffoldTwin, FocusTwin, GeneralizedTwin
 from tests.reference.capped import CappedTwin
 from tests.reference.conflicts import FedFVTwin, FedMGDATwin
 from tests.reference.drive import ATOL, RTOL, D, N, Play
@@ -32,6 +33,7 @@ from understudy import (
     FDMS,
     MIFA,
     Adam,
+    AmplifiedScaffold,
     Arrivals,
     Blind,
     ByData,
@@ -45,7 +47,9 @@ from understudy import (
     FedGS,
     FedMGDA,
     FedVARP,
+    Focus,
     Gather,
+    GeneralizedFedAvg,
     HoeffdingRace,
     Ignore,
     KeepAsking,
@@ -248,15 +252,15 @@ def test_waiting_for_those_who_were_drawn(seed, inner, weighting) -> None:
     [
         ({}, Linear(), inverse_time),
         ({"nearest": 2}, Linear(), constant),
-        ({}, Concord(), inverse_time),
+        ({}, Concord(bound=None), inverse_time),
         (
-            {"nugget": 0.3, "decay": 0.8, "forget": 0.9, "prior": 1.0, "alike": 1.0},
-            Concord(0.3, centred=False),
+            {"nugget": 0.3, "decay": 0.8, "evidence_decay": 0.9, "prior": 1.0, "alike": 1.0},
+            Concord(0.3, centred=False, bound=None),
             constant,
         ),
         ({}, Concord(bound=1.2), constant),
     ],
-    ids=str,
+    ids=["plain", "nearest", "concord", "other settings", "bound"],
 )
 @pytest.mark.parametrize(
     ("sampler", "weighting", "retire"),
@@ -488,6 +492,57 @@ def test_extrapolated(seed, weighting, compensator, twin, rows, scale, epsilon, 
             assert applied.notes["server_factor"] == pytest.approx(server.factor, rel=1e-10)
             factors.append(server.factor)
     assert max(factors) > 1.2, "no step was longer: the test shows nothing"
+
+
+@pytest.mark.parametrize(("period", "factor"), [(1, 2.0), (3, 1.5), (10, 0.5)])
+@pytest.mark.parametrize("n_parameters", [D, D - 2])
+def test_generalized_fedavg(seed, period, factor, n_parameters) -> None:
+    strategy = Strategy(server=GeneralizedFedAvg(period, factor))
+    play = Play(strategy, seed, n_parameters=n_parameters, rtol=1e-10)
+    twin = GeneralizedTwin(play.params(), period, factor, n_parameters)
+    play.run(IgnoreTwin(N, D), server=twin)
+
+
+@by_schedule
+@pytest.mark.parametrize("period", [1, 4])
+@pytest.mark.parametrize("n_parameters", [D, D - 2])
+def test_amplified_scaffold(seed, schedule, period, n_parameters) -> None:
+    local = Local(lr=0.1, schedule=schedule, rule=AmplifiedScaffold(period))
+    strategy = Strategy(sampler=Uniform(4), local=local)
+    play = Play(strategy, seed, n_parameters=n_parameters, rtol=1e-10)
+    variates = AmplifiedScaffoldTwin(N, D, n_parameters, period)
+    n_checked = 0
+    for now, cohort, _ in play.against(IgnoreTwin(N, D)):
+        for i in cohort.asked.tolist():
+            expected = variates.correction(i)
+            np.testing.assert_allclose(play.corrections[i], expected, rtol=1e-10, atol=ATOL)
+            n_checked += bool(np.any(expected != 0))
+        came = {int(i): now.deltas[i] for i in cohort.asked if now.shows_up[i]}
+        variates.learn(came, {i: int(now.n_steps[i]) for i in came}, play.lr(now.t))
+    assert n_checked >= 50
+
+
+@by_schedule
+@pytest.mark.parametrize("sampler", [Everyone(), Uniform(4)], ids=repr)
+@pytest.mark.parametrize("n_parameters", [D, D - 2])
+def test_focus(seed, schedule, sampler, n_parameters) -> None:
+    strategy = Strategy(
+        sampler=sampler,
+        compensator=MIFA(wait=False),
+        local=Local(lr=0.1, schedule=schedule, rule=Focus()),
+        weighting="clients",
+    )
+    play = Play(strategy, seed, n_parameters=n_parameters, rtol=1e-10)
+    twin = FocusTwin(N, D, n_parameters)
+    before = twin.gradient.copy()
+    for _, cohort, _ in play.against(twin):
+        for i in cohort.asked.tolist():
+            np.testing.assert_allclose(play.corrections[i], -before[i], rtol=1e-10, atol=ATOL)
+        before = twin.gradient.copy()
+    remembered = play.state.local.gradients
+    for i in range(N):
+        gradient = remembered.get(i).numpy()
+        np.testing.assert_allclose(gradient, twin.gradient[i], rtol=1e-10, atol=ATOL)
 
 
 @by_schedule

@@ -120,7 +120,13 @@ class Compensator(Protocol):
 
 @runtime_checkable
 class LocalRule(Protocol):
-    """How a client's gradient is altered while it trains."""
+    """How a client's gradient is altered while it trains.
+
+    It may have ``reply = "last_gradient"``: a client then sends −η times the gradient of its last
+    step, as altered, in place of its displacement (buffers: the displacement). With
+    ``decoded(state, arrivals, lr) -> Arrivals`` it makes of such replies what the other parts see;
+    late ones are dropped.
+    """
 
     @property
     def mu(self) -> float:

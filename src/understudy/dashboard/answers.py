@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from understudy.dashboard.clients import cast_of, client_rows, share_by_voice
-from understudy.dashboard.columns import Columns
+from understudy.dashboard.columns import MEASURED, Columns
 from understudy.dashboard.comparison import comparison_of
 from understudy.dashboard.hub import Hub, UnreadableRun
-from understudy.dashboard.places import FAULTS, RunInfo, resolved_of, without_folder
+from understudy.dashboard.places import FAULTS, RunInfo, without_folder
 from understudy.dashboard.reduced import ORDERS, ordered, reduced
 from understudy.journal.follow import follow
 from understudy.measures import measure
@@ -22,8 +22,7 @@ from understudy.studies.store.store import Store
 MOST_POINTS = 4000  # rounds of a curve; a screen has fewer
 SPARKS = 60  # points of a sparkline
 MOST_PAIRED = 400  # clients up to which a similarity matrix is sent whole
-MEASURED = "metric "
-MAIN = ("accuracy", "loss")
+MOST_PAST = 5  # warnings that no longer hold
 
 Sent = tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]
 
@@ -59,6 +58,7 @@ def brief(hub: Hub, run: RunInfo) -> dict[str, Any]:
         "changed": run.changed,
         "left": hub.seconds_left(run),
         "clients": run.facts.get("n_clients"),
+        "warnings": hub.n_warnings(run),
     }
 
 
@@ -68,22 +68,12 @@ def sparkline(hub: Hub, run: RunInfo) -> npt.NDArray[np.float64]:
         columns = hub.columns(run)
     except UnreadableRun:
         return np.zeros(0)
-    name = main_measure(columns)
-    if name is None:
+    found = columns.main_measure
+    if found is None:
         return np.zeros(0)
-    values = columns.numbers(name)
-    values = values[np.isfinite(values)]
+    values = columns.known(found[1])
     chosen = np.linspace(0, len(values) - 1, min(SPARKS, len(values))).astype(np.int64)
     return np.asarray(values[chosen], dtype=np.float64)
-
-
-def main_measure(columns: Columns) -> str | None:
-    """The column that a list shows of a run."""
-    for kind in MAIN:
-        for name in columns.names:
-            if name.startswith(MEASURED) and name.endswith(kind):
-                return name
-    return None
 
 
 # -- one run ---------------------------------------------------------------------------------------
@@ -95,10 +85,7 @@ def about_run(hub: Hub, run: RunInfo) -> dict[str, Any]:
     if run.status == "damaged":
         return told
     columns = hub.columns(run)
-    try:
-        resolved = resolved_of(run)
-    except FAULTS as error:
-        raise UnreadableRun(without_folder(error, run.folder)) from error
+    resolved = columns.resolved
     return {
         **told,
         "names": client_names(run.facts, columns.n_clients),
@@ -139,7 +126,11 @@ def siblings(hub: Hub, run: RunInfo) -> list[RunInfo]:
 
 def warnings_of(columns: Columns, run: RunInfo) -> list[dict[str, Any]]:
     """Whom the run's model does not represent, in plain words."""
-    return []
+    found = columns.warnings
+    return [
+        {"kind": one.kind, "words": str(one), "clients": one.clients, "now": one.until is None}
+        for one in (*found.current, *found.past[-MOST_PAST:][::-1])
+    ]
 
 
 def columns(hub: Hub, run: RunInfo, since: int | None, epoch: int | None) -> Sent:

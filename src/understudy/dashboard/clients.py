@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from understudy.core.types import Bools, Ints
-from understudy.dashboard.columns import CAME, FRESH, FRIEND, MIXTURE, REMEMBERED, SILENT, Columns
+from understudy.dashboard.columns import SILENT, Columns
 from understudy.dashboard.places import RunInfo
+from understudy.representation import Voice
 from understudy.studies.store.client_names import client_names
 
 LAST = 24  # outcomes of a row
@@ -24,8 +25,7 @@ def client_rows(
     """Rows of the clients whose id has `search` in it; those who are in trouble first."""
     names = client_names(run.facts, columns.n_clients)
     cells = columns.cells()
-    came = (cells & 15 == CAME).sum(axis=0)
-    there = np.maximum(columns.n - columns.joined, 1)
+    counted = columns.counted
     left = np.zeros(columns.n_clients, dtype=np.bool_)
     gone = [int(k) for k in run.facts.get("left") or () if 0 <= int(k) < columns.n_clients]
     left[gone] = True
@@ -39,27 +39,42 @@ def client_rows(
         if len(mine) < MOST_TOLD:
             mine.append({"round": one.t, "reason": one.reason, "detail": one.detail, "id": one.who})
     sizes = run.facts.get("sizes") or []
+    answered = how_answered(run)
     last = cells[-LAST:]
     rows = [
         {
             "client": k,
             "id": names[k],
             "examples": sizes[k] if k < len(sizes) else None,
-            "attendance": float(came[k] / there[k]),
-            "came": int(came[k]),
-            "there": int(there[k]),
+            "attendance": float(counted.attendance[k]),
+            "came": int(counted.came[k]),
+            "there": int(counted.there[k]),
             "seen": int(columns.seen[k]),
             "pending": int(columns.pending[k]),
             "last": last[:, k].tolist(),
             "refusals": refusals.get(k, []),
             "standIns": stand_ins.get(k, []),
             "left": bool(left[k]),
+            **answered.get(k, {}),
         }
         for k in shown
     ]
     total = int(found.sum())
     unknown = refusals.get(-1, [])
     return {"rows": rows, "found": total, "of": columns.n_clients, "strangers": unknown}
+
+
+def how_answered(run: RunInfo) -> dict[int, dict[str, Any]]:
+    """Of a live run's clients: how long each takes to answer, and what was said of it last."""
+    found: dict[int, dict[str, Any]] = {}
+    seconds: dict[int, list[float]] = {}
+    for one in run.told_outcomes():
+        found[one.client] = {"detail": one.detail, "seconds": None}
+        if one.seconds is not None:
+            seconds.setdefault(one.client, []).append(one.seconds)
+    for client, known in seconds.items():
+        found[client]["seconds"] = float(np.median(known))
+    return found
 
 
 def _matching(names: Sequence[str], search: str) -> Bools:
@@ -119,13 +134,6 @@ def cast_of(run: RunInfo, columns: Columns, log: Any) -> dict[str, Any]:
 
 
 def share_by_voice(columns: Columns) -> dict[str, list[float]]:
-    """(N,) shares of the rounds in which each client was represented, by what."""
-    cells = columns.cells() >> 4
-    there = np.maximum(columns.n - columns.joined, 1)
-    kinds = {
-        "itself": cells == FRESH,
-        "remembered": cells >= REMEMBERED,
-        "another": cells == FRIEND,
-        "mixture": cells == MIXTURE,
-    }
-    return {name: (found.sum(axis=0) / there).tolist() for name, found in kinds.items()}
+    """(N,) shares of the steps in which each client was represented, by what."""
+    shares = columns.counted.shares
+    return {voice.name.lower(): shares[:, voice].tolist() for voice in Voice}

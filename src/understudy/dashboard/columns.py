@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,8 @@ import numpy.typing as npt
 from understudy.core.printable import one_line
 from understudy.core.types import Floats, Outcome, RoundLog
 from understudy.journal.follow import Rounds, follow
-from understudy.studies.store.log_codec import ASKED, WANTED
+from understudy.representation import ClientFacts, Voice, Warnings
+from understudy.representation.representation import ASKED, WANTED, Representation
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -23,7 +24,18 @@ Bytes = npt.NDArray[np.uint8]
 # half what spoke for the client. 0: the client had no number yet. `static/cells.js` is its other
 # half.
 SILENT, FRESH, FRIEND, MIXTURE, REMEMBERED = 0, 1, 2, 3, 4
+CODES = {
+    Voice.FRESH: FRESH,
+    Voice.REMEMBERED: REMEMBERED,  # and more for older ones
+    Voice.OTHERS: FRIEND,
+    Voice.MIXTURE: MIXTURE,
+    Voice.NOBODY: SILENT,
+}
 CAME = Outcome.CAME + 1  # in the lower half
+MEASURED = "metric "  # before the name of a measure
+MAIN = ("accuracy", "loss")  # the measure that lists show: the first that there is
+PACE = 20  # rounds whose mean length tells how long the others will take
+SECONDS = "seconds"  # that a round took, where it says so
 AGES = (1, 2, 4, 8, 16)  # rounds: the least age of each class of remembered updates
 MOST_REFUSALS = 200  # the newest that are kept
 
@@ -50,6 +62,9 @@ class Columns:
     def __init__(self, place: Rounds) -> None:
         self.place, self.lock = place, threading.Lock()
         self.epoch = 0  # counts how often the run began anew, or replaced rounds that were read
+        self.facts = ClientFacts()
+        self.resolved: Mapping[str, Any] = {}  # the run's settings
+        self.seconds: Mapping[int, Mapping[int, float]] = {}  # round → client → until its answer
         self._forget()
 
     def _forget(self) -> None:
@@ -63,11 +78,21 @@ class Columns:
         self.refusals: deque[RefusalSeen] = deque(maxlen=MOST_REFUSALS)
         self.client_metrics: dict[str, Floats] = {}
         self.newest: RoundLog | None = None
+        self.warnings = Warnings(self.facts)
+
+    @property
+    def counted(self) -> Representation:
+        """By what each client was represented so far."""
+        return self.warnings.representation
 
     @property
     def n_bytes(self) -> int:
         """What it keeps in memory, about."""
         return self._cells.nbytes + 8 * self.n * len(self._numbers) + 50 * self.n_clients
+
+    def tell(self, facts: ClientFacts) -> None:
+        """What is known of the clients by now, for the words of warnings."""
+        self.facts = self.warnings.facts = facts
 
     def update(self, seconds: float = math.inf) -> None:
         """Read what came since; all anew where the rounds that were read are no more the same.
@@ -107,6 +132,26 @@ class Columns:
         """One number a round; NaN where a round has none."""
         return np.array(self._numbers[name][first:], dtype=np.float64)
 
+    def known(self, name: str) -> Floats:
+        """The numbers of those rounds that have one."""
+        values = self.numbers(name)
+        return np.asarray(values[np.isfinite(values)])
+
+    @property
+    def main_measure(self) -> tuple[str, str] | None:
+        """What lists show of a run: accuracy or loss, and the name of its column."""
+        for kind in MAIN:
+            for name in self.names:
+                if name.startswith(MEASURED) and name.endswith(kind):
+                    return kind, name
+        return None
+
+    def pace(self) -> float | None:
+        """Mean seconds of the last rounds; None where they do not tell."""
+        known = np.array(self._numbers.get(SECONDS, [])[-PACE:])
+        known = known[np.isfinite(known)]
+        return float(known.mean()) if len(known) else None
+
     # -- a round more --------------------------------------------------------------------------
 
     def _add(self, log: RoundLog) -> None:
@@ -114,7 +159,8 @@ class Columns:
         self._make_room(n_clients)
         came = log.outcome == Outcome.CAME
         late = log.outcome == Outcome.LATE
-        speaks = self._speaks(log, came)
+        self.warnings.add(log, self.seconds.get(log.t))
+        speaks = self._speaks()
         # the outcomes of a damaged file may be anything; 15 is "unknown" to the page
         outcome = np.where((log.outcome >= 0) & (log.outcome < 14), log.outcome, 14) + 1
         self._cells[self.n, :n_clients] = (speaks << 4) | outcome.astype(np.uint8)
@@ -124,7 +170,7 @@ class Columns:
         pending[asked_in_vain & (pending < 0)] = log.t
         pending[came | late | (log.outcome == Outcome.ERROR)] = -1
         # of one that restarted nothing comes any more
-        pending[np.isin(log.outcome, (Outcome.REFUSED, Outcome.RESTARTED))] = -1
+        pending[(log.outcome == Outcome.REFUSED) | (log.outcome == Outcome.RESTARTED)] = -1
         for one in log.refusals:
             known = isinstance(one.id, int | np.integer) and 0 <= int(str(one.id)) < n_clients
             number = int(str(one.id)) if known else -1
@@ -150,38 +196,34 @@ class Columns:
             grown[:rows, :width] = self._cells
             self._cells = grown
 
-    def _speaks(self, log: RoundLog, came: npt.NDArray[np.bool_]) -> Bytes:
-        """(N,) what spoke for each client; its own row comes before a friend's or a mixture."""
-        n_clients = len(log.outcome)
-        speaks = np.zeros(n_clients, dtype=np.uint8)
-        heard = (log.coef != 0) & (log.ids >= 0) & (log.ids < n_clients)
-        ids, source = log.ids[heard], log.source[heard]
-        speaks[ids[source < 0]] = MIXTURE
-        speaks[ids[(source >= 0) & (source != ids)]] = FRIEND
-        own = ids[source == ids]
-        age = np.maximum(log.t - self.seen[own], 1)
+    def _speaks(self) -> Bytes:
+        """(N,) what spoke for each client in the round that was added last."""
+        counted = self.counted
+        codes = np.array([CODES[voice] for voice in Voice], dtype=np.uint8)[counted.voice]
+        age = np.maximum(counted.age, 1)
         remembered = REMEMBERED + np.searchsorted(AGES, age, side="right") - 1
-        speaks[own] = np.where(came[own], FRESH, remembered)
-        return speaks
+        found: Bytes = np.where(counted.voice == Voice.REMEMBERED, remembered, codes)
+        return found.astype(np.uint8)
 
     def _count(self, log: RoundLog, came: npt.NDArray[np.bool_], speaks: Bytes) -> None:
-        absent = ~came
+        absent, became = ~came, np.bincount(log.outcome.clip(0), minlength=len(Outcome))
         ages = log.t - self.seen[self.seen >= 0]
         row: dict[str, float] = {
             "clock": log.clock,
             "came": float(came.sum()),
-            "wanted": float(np.isin(log.outcome, WANTED).sum()),
-            "asked": float(np.isin(log.outcome, ASKED).sum()),
-            "late": float((log.outcome == Outcome.LATE).sum()),
+            "wanted": float(became[WANTED].sum()),
+            "asked": float(became[ASKED].sum()),
+            "late": float(became[Outcome.LATE]),
             "refused": float(len(log.refusals)),
             "represented": float((speaks[absent] != SILENT).sum()),
             "left out": float((speaks[absent] == SILENT).sum()),
             "age, mean": float(ages.mean()) if len(ages) else math.nan,
             "age, largest": float(ages.max()) if len(ages) else math.nan,
+            SECONDS: log.timings.get("round", math.nan),
             "megabytes up": log.megabytes_up,
             "megabytes down": log.megabytes_down,
         }
-        row |= {f"metric {name}": value for name, value in log.metrics.items()}
+        row |= {f"{MEASURED}{name}": value for name, value in log.metrics.items()}
         row |= {f"note {name}": value for name, value in log.notes.items()}
         if log.errors is not None and np.isfinite(log.errors).any():
             row["substitution error"] = float(np.nanmean(log.errors))

@@ -14,11 +14,19 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 
 from understudy.dashboard.columns import Columns
-from understudy.dashboard.places import FAULTS, Places, RunInfo, Trouble, without_folder
+from understudy.dashboard.places import (
+    FAULTS,
+    Places,
+    RunInfo,
+    Trouble,
+    resolved_of,
+    without_folder,
+)
+from understudy.representation import ClientFacts
 
 EVERY = 0.5  # seconds between two looks at the folders
 REST = 10  # times what a look took, before the next one: large folders are looked at less often
-PIECE = 0.25  # seconds of reading before what was read is shown
+FIRST, FURTHER = 0.25, 1.0  # seconds of reading before what was read is shown: at first, later
 MOST_BYTES = 256 * 2**20  # of columns that are kept
 FEWEST_SECONDS = 3.0  # of rounds that came, before time left is told
 
@@ -88,26 +96,37 @@ class Hub:
                     self._begun[name] = now, run.rounds
             return changed
 
+    async def news(self) -> None:
+        """Look now, and tell all who listen: whoever looks first takes what has changed."""
+        changed = await run_in_threadpool(self.refresh)
+        for listener in tuple(self.listeners):
+            listener.tell(changed)
+
     async def watch(self) -> None:
         """Look again and again, as long as somebody has a page open."""
         while True:
             begin = time.monotonic()
             if self.listeners:
                 with suppress(OSError):  # a folder that vanishes meanwhile
-                    changed = await run_in_threadpool(self.refresh)
-                    for listener in tuple(self.listeners):
-                        listener.tell(changed)
+                    await self.news()
             await asyncio.sleep(max(EVERY, REST * (time.monotonic() - begin)))
 
     def seconds_left(self, run: RunInfo) -> float | None:
-        """Until a run's last round, at the pace seen since the dashboard knows it."""
-        begun = self._begun.get(run.id)
+        """Until a run's last round, at the pace seen so far; else as its rounds tell of theirs."""
+        begun, columns = self._begun.get(run.id), self._columns.get(run.id)
         if begun is None or run.n_rounds is None or run.status != "running":
             return None
+        missing = max(0, run.n_rounds - run.rounds)
         seconds, rounds = time.monotonic() - begun[0], run.rounds - begun[1]
-        if rounds < 1 or seconds < FEWEST_SECONDS:
-            return None
-        return max(0.0, (run.n_rounds - run.rounds) * seconds / rounds)
+        if rounds >= 1 and seconds >= FEWEST_SECONDS:
+            return missing * seconds / rounds
+        pace = None if columns is None else columns.pace()
+        return None if pace is None else missing * pace
+
+    def n_warnings(self, run: RunInfo) -> int | None:
+        """How many warnings hold; None for runs whose rounds nobody has looked at yet."""
+        known = self._columns.get(run.id)
+        return None if known is None else len(known.warnings.current)
 
     # -- rounds --------------------------------------------------------------------------------
 
@@ -117,10 +136,16 @@ class Hub:
         What was looked at longest ago is given up where it is too much.
         """
         with self._lock:
-            columns = self._columns.setdefault(run.id, Columns(run.place))
+            if run.id not in self._columns:
+                self._columns[run.id] = Columns(run.place)
+            columns = self._columns[run.id]
             self._columns.move_to_end(run.id)
         try:
-            columns.update(PIECE)
+            if not columns.n or run.resolved:  # of a stored cell they stay as they are
+                columns.resolved = resolved_of(run)
+            columns.tell(ClientFacts.told(run.facts, columns.resolved))
+            columns.seconds = _seconds(run)
+            columns.update(FURTHER if columns.n else FIRST)
         except FAULTS as error:
             raise UnreadableRun(without_folder(error, run.folder)) from error
         with self._lock:
@@ -128,6 +153,15 @@ class Hub:
             while kept > MOST_BYTES and len(self._columns) > 1:
                 kept -= self._columns.popitem(last=False)[1].n_bytes
         return columns
+
+
+def _seconds(run: RunInfo) -> dict[int, dict[int, float]]:
+    """Round → client → seconds until it answered, of a live federation."""
+    found: dict[int, dict[int, float]] = {}
+    for one in run.told_outcomes():
+        if one.seconds is not None:
+            found.setdefault(one.t, {})[one.client] = one.seconds
+    return found
 
 
 def _told(run: RunInfo | None) -> Any:

@@ -6,22 +6,36 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from understudy.core.json_lines import is_damaged, is_sealed
 from understudy.core.printable import one_line, printable
 from understudy.journal.follow import Rounds, RoundsFile
 from understudy.memory.run_folder import ABOUT, ROUNDS
+from understudy.memory.tensor_stream import CheckpointError
 from understudy.memory.writer_lock import is_held
 from understudy.studies.store.followed import StoredRounds
 from understudy.studies.store.schema import StoreError
 from understudy.studies.store.store import FILE, Store, StoredCell, StoredStudy
 
+if TYPE_CHECKING:
+    from understudy.flower.rounds.outcomes import ClientOutcome
+
 DEEPEST = 2  # folders below a given one that are searched
 MOST_SEARCHED = 2000  # folders below a given one that are looked at
 GONE = "The process that wrote this run is gone; the run can be resumed."
-FAULTS = (StoreError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+FAULTS = (
+    StoreError,
+    CheckpointError,  # of the lines of a run's own folder
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+)
 
 
 @dataclass(frozen=True)
@@ -51,6 +65,14 @@ class RunInfo:
         """What lists and legends call it."""
         return str(self.labels.get("strategy", self.study))
 
+    def told_outcomes(self) -> list[ClientOutcome]:
+        """What a live federation has written of its clients' answers lately, beside the rounds."""
+        if not self.is_live or self.key or find_spec("flwr") is None:
+            return []  # whoever only looks need not have Flower
+        from understudy.flower.rounds.outcomes import newest_outcomes
+
+        return newest_outcomes(self.folder)
+
 
 @dataclass(frozen=True)
 class Trouble:
@@ -76,6 +98,7 @@ class Places:
 
     def __init__(self, given: Sequence[Path]) -> None:
         self._given = [path.absolute() for path in given]
+        self._known: dict[Path, dict[str, RunInfo]] = {}  # by folder, as it was last read
         self._totals: dict[str, int | None] = {}  # a cell's rounds never change: it is their hash
 
     def stamp(self) -> tuple[object, ...]:
@@ -96,12 +119,15 @@ class Places:
                 words = "holds no run yet; it is looked at again and again"
                 troubles.append(Trouble(place.name, words if place.is_dir() else "is not there"))
             for home in homes:
+                before = self._known.get(home, {})
                 try:
-                    found = list(self._runs_in(home, place))
+                    found = {run.id: run for run in self._runs_in(home, place)}
                 except FAULTS as error:
                     troubles.append(Trouble(home.name, without_folder(error, home)))
+                    found = before  # it may be in the middle of being written
                 else:
-                    runs |= {run.id: run for run in found}
+                    self._known[home] = found
+                runs |= found
         return list(runs.values()), troubles
 
     def _runs_in(self, home: Path, given: Path) -> Iterator[RunInfo]:

@@ -53,8 +53,8 @@ def _served(hub: Hub, answer: Answer) -> Callable[[Request], Awaitable[Response]
 
     async def endpoint(asked: Request) -> Response:
         try:
-            if not hub.runs and not hub.troubles:
-                await run_in_threadpool(hub.refresh)
+            if not hub.listeners:  # nobody looks for changes meanwhile
+                await hub.news()
             found = await run_in_threadpool(answer, hub, asked)
         except NotThere as error:
             return _json({"error": str(error)}, asked, 404)
@@ -124,7 +124,8 @@ def _clients(hub: Hub, asked: Request) -> dict[str, Any]:
 def _sparklines(hub: Hub, asked: Request) -> bytes:
     names = asked.query_params.get("runs", "").split(",")[:MOST_IDS]
     lines = {name: answers.sparkline(hub, hub.runs[name]) for name in names if name in hub.runs}
-    return packed({}, {name: np.asarray(line) for name, line in lines.items()})
+    warned = {name: hub.n_warnings(hub.runs[name]) for name in lines}
+    return packed({"warned": warned}, {name: np.asarray(line) for name, line in lines.items()})
 
 
 def _comparison(hub: Hub, asked: Request) -> Mapping[str, Any]:
@@ -160,10 +161,10 @@ def _events(hub: Hub) -> Callable[[Request], Awaitable[Response]]:
 
 
 async def _stream(hub: Hub, wanted: list[str] | None) -> AsyncIterator[JSONServerSentEvent]:
+    await hub.news()
     listener = Listener(wanted)
     hub.listeners.add(listener)
     try:
-        await run_in_threadpool(hub.refresh)
         names: set[str] = set(hub.runs if wanted is None else wanted)
         while True:
             # one event for whatever happened meanwhile: who reads slowly is told less often

@@ -48,6 +48,7 @@ def serve(
         config = uvicorn.Config(
             app,
             log_level="warning",
+            ws="none",  # nothing here uses them
             access_log=False,  # addresses have the token in them
             server_header=False,
             timeout_graceful_shutdown=GRACE,

@@ -134,9 +134,8 @@ def _attendance(
         tuple(recording.begins[i] for i in order),
         recording.closed,
     )
-    state = state_of(chosen, len(order), 0, drop=drop)
-    here = np.array([present(state, t * seconds) for t in range(n_rounds)])
-    return here[:, np.argsort(state.device)]  # devices were dealt in a random order
+    state = state_of(chosen, np.arange(len(order)), drop=drop)
+    return np.array([present(state, t * seconds) for t in range(n_rounds)])
 
 
 def _shares(recording: Recording) -> Floats:

@@ -29,7 +29,8 @@ from understudy.simulation.data.natural.tff import (
     tff_shakespeare,
     tff_stackoverflow,
 )
-from understudy.simulation.data.natural.tokens import (
+from understudy.simulation.data.sources import DATASETS, MissingData
+from understudy.simulation.data.text.tokens import (
     CHARACTERS,
     N_CHARACTERS,
     characters,
@@ -37,7 +38,6 @@ from understudy.simulation.data.natural.tokens import (
     word_numbers,
     words,
 )
-from understudy.simulation.data.sources import DATASETS, MissingData
 
 
 def held(federation, client):

@@ -13,7 +13,7 @@ from understudy import Bernoulli, Local, Study, fedavg, results, stale
 from understudy.simulation import Federation, simulate
 from understudy.simulation.data.federation import PADDING
 from understudy.simulation.data.models import build
-from understudy.simulation.data.natural.tokens import N_CHARACTERS, characters, next_tokens
+from understudy.simulation.data.text.tokens import N_CHARACTERS, characters, next_tokens
 from understudy.simulation.training.evaluation import evaluate, score
 
 LINES = [

@@ -2,7 +2,7 @@
 
 import { get } from './api.js';
 import { wordsOf } from './cells.js';
-import { announce, button, h, name, replace, table } from './dom.js';
+import { announce, button, h, name, replace, said, table } from './dom.js';
 import { count, number, percent, round } from './format.js';
 import { facts } from './parts.js';
 
@@ -68,6 +68,6 @@ export class Cast {
       silent.length > 0 && h('details', {}, h('summary', {}, `${count(silent.length, 'client')} represented by nobody`),
         h('ul', { class: 'inline' }, silent.slice(0, MOST).map(([cell, at]) => h('li', {}, name(names[at]), ` (${wordsOf(cell).split(';')[0]})`)))),
       refusals.length > 0 && h('details', { open: true }, h('summary', {}, count(refusals.length, 'refusal')),
-        h('ul', {}, refusals.slice(0, MOST).map((one) => h('li', {}, name(one.id), `: ${one.reason} (`, name(one.detail), ')')))));
+        h('ul', {}, refusals.slice(0, MOST).map((one) => h('li', {}, name(one.id), `: ${one.reason} (`, said(one.detail), ')')))));
   }
 }

@@ -5,9 +5,9 @@ import uPlot from './vendor/uplot/uPlot.esm.js';
 import { h } from './dom.js';
 import { number } from './format.js';
 
-// Okabe and Ito, then the same with dashes.
-const COLOURS = ['#0072B2', '#E69F00', '#009E73', '#CC79A7', '#D55E00', '#56B4E9', '#882255'];
-const DARK = ['#4C9FD6', '#E69F00', '#1FC79A', '#CC79A7', '#F0803C', '#9AD3F5', '#C9548F'];
+// Okabe and Ito's, a wine red and a grey; then the same with dashes.
+const COLOURS = ['#0072B2', '#E69F00', '#009E73', '#CC79A7', '#D55E00', '#56B4E9', '#882255', '#6B7280'];
+const DARK = ['#4C9FD6', '#E69F00', '#1FC79A', '#CC79A7', '#F0803C', '#9AD3F5', '#C9548F', '#9AA4B2'];
 
 export function style(variable) {
   return getComputedStyle(document.documentElement).getPropertyValue(variable).trim();
@@ -64,6 +64,7 @@ export class Chart {
     const names = shown.map((one) => one.label).join('\n');
     if (this.plot && names === this.names) {
       this.plot.setData(data);
+      this.last(data);
       return;
     }
     this.close();
@@ -85,6 +86,12 @@ export class Chart {
     };
     this.plot = new uPlot(options, data, this.place);
     this.stop = kept(this.plot, this.place, () => this.height);
+    this.last(data);
+  }
+
+  // The legend has the last values until somebody points at others.
+  last(data) {
+    if (data[0].length && !(this.plot.cursor.left >= 0)) this.plot.setLegend({ idx: data[0].length - 1 });
   }
 
   close() {

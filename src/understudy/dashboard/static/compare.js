@@ -21,6 +21,7 @@ export async function show({ root, id, query, state, navigate, title }) {
   const asked = { strategy: query.getAll('strategy'), metric: query.get('metric') ?? '', baseline: query.get('baseline') ?? '' };
   const place = h('div'), choice = h('form', { class: 'choice', onsubmit: (event) => event.preventDefault() });
   replace(root, h('h1', {}, 'Compare'), choice, place);
+  replace(place, h('p', { class: 'quiet', role: 'status' }, 'Reading the runs of the study…'));
 
   async function load() {
     const found = await get(`/api/studies/${chosen}/comparison`, asked);

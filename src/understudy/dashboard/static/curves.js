@@ -8,7 +8,7 @@ import { h, replace } from './dom.js';
 import { number, percent } from './format.js';
 
 const MEASURED = 'metric ';
-const MOST_BESIDE = 7; // strategies behind the run: more cannot be told apart
+const MOST_BESIDE = 7; // with the run itself as many as there are colours
 const MOST_MEASURED = 2; // charts above the map
 const OTHERS = [ // title, columns, words
   ['Clients by round', [['came', 'came'], ['absent, represented', 'represented'], ['represented by nobody', 'left out']]],

@@ -34,6 +34,11 @@ export function name(text, tag = 'bdi') {
   return h(tag, { class: 'name', dir: tag === 'bdi' ? null : 'auto', title: words.length > 24 ? words.slice(0, 400) : null }, words);
 }
 
+// A sentence of somebody's, such as the reason of a refusal: not cut, and set apart.
+export function said(words) {
+  return h('bdi', {}, String(words));
+}
+
 export function announce(words) {
   document.getElementById('announcer').textContent = words;
 }

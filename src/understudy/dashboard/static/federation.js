@@ -2,11 +2,13 @@
 
 import { get } from './api.js';
 import { classOf, colourOf, wordsOf } from './cells.js';
-import { h, name, replace, table } from './dom.js';
+import { h, name, replace, said, table } from './dom.js';
 import { ago, count, number, percent, round, seconds, throttled } from './format.js';
 import { live } from './live.js';
 import { badge, facts, failed, progress, warnings } from './parts.js';
 import { roundClock } from './clock.js';
+
+const HEADS = ['client', 'last seen', { text: 'attendance', right: true }, 'no answer', 'last outcomes', 'reasons', 'represented now by'];
 
 export async function show({ root, id, query, state, title }) {
   const path = `/api/runs/${id}`;
@@ -41,22 +43,22 @@ export async function show({ root, id, query, state, title }) {
     const { n } = found;
     const missed = one.seen < 0 ? null : n - 1 - one.seen;
     const seen = one.seen < 0 ? 'never' : missed === 0 ? 'in the last round' : `${round(one.seen)}, ${count(missed, 'round')} ago`;
-    const refusals = one.refusals.map((of) => h('li', {}, `${round(of.round)}: ${of.reason} (`, name(of.detail), ')'));
+    const refusals = one.refusals.map((of) => h('li', {}, `${round(of.round)}: ${of.reason} (`, said(of.detail), ')'));
     const voices = one.standIns.map((by) => h('li', {}, by.source < 0 ? 'a mixture' : by.source === one.client ? 'itself' : name(about.names[by.source] ?? by.source), ` ${number(by.coef, 2)}`));
     return h('tr', { class: one.left ? 'left' : missed === 0 ? null : 'away' },
       h('th', { scope: 'row' }, name(one.id), one.left && ' (left)'),
-      h('td', {}, seen, one.seconds !== undefined && one.seconds !== null && h('span', { class: 'quiet' }, `, answers in ${seconds(one.seconds)}`)),
-      h('td', { class: 'number' }, percent(one.attendance), h('span', { class: 'quiet' }, ` ${one.came} of ${one.there}`)),
-      h('td', {}, one.pending < 0 ? '–' : `since ${round(one.pending)}`),
-      h('td', {}, strip(one.last, n)),
-      h('td', {}, one.detail && name(one.detail), refusals.length > 0 && h('ul', {}, refusals)),
-      h('td', {}, voices.length ? h('ul', { class: 'inline' }, voices) : one.left ? '–' : h('strong', {}, 'nobody')));
+      h('td', { 'data-head': HEADS[1] }, seen, one.seconds !== undefined && one.seconds !== null && h('span', { class: 'quiet' }, `, answers in ${seconds(one.seconds)}`)),
+      h('td', { class: 'number', 'data-head': HEADS[2].text }, percent(one.attendance), h('span', { class: 'quiet' }, ` ${one.came} of ${one.there}`)),
+      h('td', { 'data-head': HEADS[3] }, one.pending < 0 ? '–' : `since ${round(one.pending)}`),
+      h('td', { 'data-head': HEADS[4] }, strip(one.last, n)),
+      h('td', { 'data-head': HEADS[5] }, one.detail && said(one.detail), refusals.length > 0 && h('ul', {}, refusals)),
+      h('td', { 'data-head': HEADS[6] }, voices.length ? h('ul', { class: 'inline' }, voices) : one.left ? '–' : h('strong', {}, 'nobody')));
   }
 
   function draw() {
     describe();
     replace(rows, h('p', { class: 'quiet', role: 'status' }, `${count(found.found, 'client')} found, of ${number(found.of)}${found.found > found.rows.length ? `; the first ${found.rows.length} are shown` : ''}`),
-      table('Clients', ['client', 'last seen', { text: 'attendance', right: true }, 'no answer', 'last outcomes', 'reasons', 'represented now by'], found.rows.map(row), { class: 'clients' }),
+      table('Clients', HEADS, found.rows.map(row), { class: 'clients' }),
       found.strangers.length > 0 && h('p', { class: 'alarm' }, 'Refused from ids that no client has: ',
         found.strangers.map((one) => [name(one.id), ` (${one.reason}, ${round(one.round)}) `])));
   }
@@ -69,8 +71,10 @@ export async function show({ root, id, query, state, title }) {
     try {
       about = await get(path);
       await load();
+      if (found.n < about.rounds) follow(); // a long run is read in pieces
     } catch { /* what is shown stays */ }
   }, 500);
+  if (found.n < about.rounds) follow();
   const ticking = setInterval(describe, 1000); // the clock goes on between two rounds
   const themed = () => found && draw();
   addEventListener('themed', themed);

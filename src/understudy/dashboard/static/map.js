@@ -121,7 +121,7 @@ export class AttendanceMap {
       scales: { x: { time: false, range: () => this.view.slice(0, 2) }, y: { dir: -1, range: () => this.view.slice(2) } },
       axes: [
         roundAxis({ grid: { show: false } }),
-        axis({ grid: { show: false }, size: 90, values: (_, ticks) => ticks.map(name) }),
+        axis({ grid: { show: false }, size: () => this.margin(), values: (_, ticks) => ticks.map(name) }),
       ],
       legend: { show: false },
       cursor: { drag: { x: true, y: true, uni: 30, setScale: false }, points: { show: false } },
@@ -147,6 +147,12 @@ export class AttendanceMap {
       event.preventDefault();
       this.zoom(event.deltaY < 0 ? 0.8 : 1.25, this.plot.posToVal(event.offsetX, 'x'), this.plot.posToVal(event.offsetY, 'y'));
     }, { passive: false });
+  }
+
+  // Room for the longest name beside the map, as far as names are shown.
+  margin() {
+    const longest = Math.max(2, ...[...this.names()].slice(0, 200).map((one) => Math.min(String(one).length, 12)));
+    return 22 + 7.5 * longest;
   }
 
   draw(plot) {

@@ -61,8 +61,8 @@ export async function show({ root, query, state, navigate, title }) {
     return h('tr', {},
       h('th', { scope: 'row' }, h('a', { href: address(run) }, name(run.strategy))),
       h('td', {}, name(run.study)),
-      h('td', {}, name(labels(run)), ` seed ${run.seed}`),
-      h('td', {}, badge(run.status), run.error && h('p', { class: 'quiet' }, name(run.error))),
+      h('td', {}, labels(run) && [name(labels(run)), ' '], `seed ${run.seed}`),
+      h('td', {}, badge(run.status), run.warnings > 0 && [' ', h('a', { class: 'warned', href: address(run) }, count(run.warnings, 'warning'))], run.error && h('p', { class: 'quiet' }, name(run.error))),
       h('td', {}, progress(run)), cell,
       h('td', { class: 'number' }, number(run.clients)));
   }
@@ -87,8 +87,9 @@ export async function show({ root, query, state, navigate, title }) {
     try {
       for (let at = 0; at < wanted.length; at += 12) {
         const part = wanted.slice(at, at + 12);
-        const { arrays } = await get('/api/sparklines', { runs: part.map((run) => run.id).join(',') });
+        const { arrays, warned } = await get('/api/sparklines', { runs: part.map((run) => run.id).join(',') });
         for (const [id, values] of Object.entries(arrays)) lines.get(id).values = values;
+        for (const [id, n] of Object.entries(warned)) if (runs.has(id)) runs.get(id).warnings = n;
         again();
       }
     } catch { /* a list without lines is still one */ }

@@ -20,10 +20,12 @@ export function progress(run) {
 }
 
 export function warnings(list) {
-  if (!list?.length) return null;
-  return h('section', { class: 'warnings', 'aria-label': 'Warnings' },
-    h('h2', {}, count(list.length, 'warning')),
-    h('ul', {}, list.map((one) => h('li', {}, one.words))));
+  const now = (list ?? []).filter((one) => one.now), past = (list ?? []).filter((one) => !one.now);
+  const lines = (some) => h('ul', {}, some.map((one) => h('li', {}, one.words)));
+  return [
+    now.length > 0 && h('section', { class: 'warnings', 'aria-label': 'Warnings' }, h('h2', {}, count(now.length, 'warning')), lines(now)),
+    past.length > 0 && h('details', {}, h('summary', {}, `${count(past.length, 'warning')} that no longer ${past.length === 1 ? 'holds' : 'hold'}`), lines(past)),
+  ];
 }
 
 export function facts(pairs) {

@@ -67,6 +67,9 @@ export async function show({ root, id, query, state, title }) {
 
   const isBehind = () => curves.n < about.rounds || (map.base?.n ?? 0) < about.rounds;
 
+  let wasWhole = false;
+  const whole = () => { wasWhole = true; performance.mark('understudy-whole'); };
+
   const follow = throttled(async () => {
     try {
       await Promise.all([load(), map.more(), curves.more()]);
@@ -77,9 +80,11 @@ export async function show({ root, id, query, state, title }) {
       }
       // a long run is read in pieces: the first is shown at once
       if (isBehind()) follow();
+      else if (!wasWhole) whole();
     } catch { /* what is shown stays; the next news may be readable */ }
   }, 300);
   if (isBehind()) follow();
+  else whole();
   const stop = live([id], (news) => {
     const one = news.runs[0];
     if (one && (one.rounds !== curves.n || one.status !== status)) follow();

@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from understudy.core import checks
+from understudy.core.describe import added
 from understudy.core.rng import generator
+from understudy.core.shown import shown
 from understudy.core.types import Bools, Floats, Ints, Population
 from understudy.parts.recordings.fedscale import read_fedscale
 from understudy.parts.recordings.flash import read_flash
@@ -30,9 +32,8 @@ class TraceState:
     _closed: bool  # whether clients are still there at the second of a stop
 
 
-def state_of(recording: Recording, n_clients: int, seed: int, *, drop: float = 0.0) -> TraceState:
-    """Devices dealt to clients; `drop` seconds of each recording's beginning are left out."""
-    device = dealt(len(recording.devices), n_clients, seed)
+def state_of(recording: Recording, device: Ints, *, drop: float = 0.0) -> TraceState:
+    """`device` (N,) of each client; `drop` seconds of each recording's beginning are left out."""
     apart = recording.end - drop + (1.0 if recording.closed else 0.0)
     starts, stops = [], []
     for client, which in enumerate(device):
@@ -89,6 +90,9 @@ class Trace:
     seed : int
         Which devices: they are dealt to the clients in a random order, each once before any is
         dealt a second time (as it must be where there are more clients than devices).
+    by_name : bool
+        Each client is the device of its own name; clients without names, or one that the recording
+        does not have, are an error.
 
     Notes
     -----
@@ -107,10 +111,13 @@ class Trace:
     seconds_per_round: float = 600
     drop_first_seconds: float = 600
     seed: int = 0
+    by_name: bool = added("0.2", False)
 
     def __post_init__(self) -> None:
         _check(self.file, "a CSV file", self.seconds_per_round, self.seed)
         checks.number("drop_first_seconds", self.drop_first_seconds, low=0)
+        checks.integer("seed", self.seed, low=0)
+        checks.choice("by_name", self.by_name, (True, False))
 
     def init(self, population: Population) -> TraceState:
         recording = read_two_state(found(self.file))
@@ -119,8 +126,11 @@ class Trace:
                 f"drop_first_seconds: expected less than the recording's {recording.end:g} seconds "
                 f"({self.file}), got {self.drop_first_seconds!r}"
             )
-        n_clients = int(population.n_clients)
-        return state_of(recording, n_clients, self.seed, drop=self.drop_first_seconds)
+        if self.by_name:
+            device = _of_the_same_name(recording.devices, population, self.file)
+        else:
+            device = dealt(len(recording.devices), int(population.n_clients), self.seed)
+        return state_of(recording, device, drop=self.drop_first_seconds)
 
     def draw(self, state: TraceState, t: int, rng: np.random.Generator) -> Bools:
         return present(state, t * self.seconds_per_round)
@@ -164,7 +174,9 @@ class FlashTrace:
         _check(self.file, "a JSON file", self.seconds_per_round, self.seed)
 
     def init(self, population: Population) -> TraceState:
-        return state_of(read_flash(found(self.file)), int(population.n_clients), self.seed)
+        recording = read_flash(found(self.file))
+        device = dealt(len(recording.devices), int(population.n_clients), self.seed)
+        return state_of(recording, device)
 
     def draw(self, state: TraceState, t: int, rng: np.random.Generator) -> Bools:
         return present(state, t * self.seconds_per_round)
@@ -205,7 +217,9 @@ class FedScaleTrace:
         _check(self.file, "a pickle", self.seconds_per_round, self.seed)
 
     def init(self, population: Population) -> TraceState:
-        return state_of(read_fedscale(found(self.file)), int(population.n_clients), self.seed)
+        recording = read_fedscale(found(self.file))
+        device = dealt(len(recording.devices), int(population.n_clients), self.seed)
+        return state_of(recording, device)
 
     def draw(self, state: TraceState, t: int, rng: np.random.Generator) -> Bools:
         return present(state, t * self.seconds_per_round)
@@ -219,3 +233,14 @@ def _check(file: object, what: str, seconds_per_round: float, seed: int) -> None
         raise ValueError(f"file: expected the path of {what}, got {file!r}")
     checks.number("seconds_per_round", seconds_per_round, low=0, low_open=True)
     checks.integer("seed", seed, low=0)
+
+
+def _of_the_same_name(devices: tuple[str, ...], population: Population, file: str | Path) -> Ints:
+    """(N,) the device of each client's own name."""
+    if population.names is None:
+        raise ValueError("by_name: expected clients with names, got a federation without")
+    missing = [name for name in population.names if name not in devices]
+    if missing:
+        more = f" and {len(missing) - 1} more clients" if len(missing) > 1 else ""
+        raise ValueError(f"by_name: {file} has no device {shown(missing[0])}{more}")
+    return np.array([devices.index(name) for name in population.names], dtype=np.int64)

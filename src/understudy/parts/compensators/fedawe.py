@@ -74,6 +74,7 @@ class FedAWE:
     eta: float = 1.0
     clip: float | None = None
     model: str = "mean"
+    signed = True  # what clients receive is a linear sum: an aggregator makes no other of it
     normalised = False
 
     def __post_init__(self) -> None:
@@ -81,10 +82,6 @@ class FedAWE:
         if self.clip is not None:
             checks.number("clip", self.clip, low=0, low_open=True)
         checks.choice("model", self.model, ("mean", "last"))
-
-    @property
-    def signed(self) -> bool:
-        return self.model == "last"  # the current model is subtracted
 
     def init(self, setup: Setup) -> FedAWEState:
         n = setup.population.n_clients

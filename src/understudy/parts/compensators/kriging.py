@@ -74,7 +74,7 @@ class Kriging:
         λ > 0: pull of W towards the plain mean of those who came.
     decay : float
         Of a running cosine's weight per joint round, in (0, 1].
-    forget : float
+    evidence_decay : float
         Of the evidence for a and l per round with returns, in (0, 1].
     prior : float
         Joint rounds' worth of the mean cosine of all pairs that each pair begins with, > 0.
@@ -109,7 +109,7 @@ class Kriging:
 
     nugget: float = 0.1
     decay: float = 0.95
-    forget: float = 0.95
+    evidence_decay: float = 0.95
     prior: float = 2.0
     alike: float = 0.5
     nearest: int = 16
@@ -120,7 +120,7 @@ class Kriging:
     def __post_init__(self) -> None:
         checks.number("nugget", self.nugget, low=0, low_open=True)
         checks.number("decay", self.decay, low=0, high=1, low_open=True)
-        checks.number("forget", self.forget, low=0, high=1, low_open=True)
+        checks.number("evidence_decay", self.evidence_decay, low=0, high=1, low_open=True)
         checks.number("prior", self.prior, low=0, low_open=True)
         checks.number("alike", self.alike, low=0, low_open=True)
         checks.integer("nearest", self.nearest, low=1)
@@ -228,14 +228,14 @@ class Kriging:
             found = self._returns(state, end, back, cosine, expected, left)
             ids = came[back]
             if len(back) > 1:  # nobody can be predicted from nobody
-                agreement, size = self.forget * agreement, self.forget * size
+                agreement, size = self.evidence_decay * agreement, self.evidence_decay * size
                 unit = found.now + found.then + TINY
                 agreement[ids] += found.both / unit
                 size[ids] += found.then / unit
             g = np.clip(state.progress[ids], -FURTHEST, FURTHEST)
             w = 1 / (1 + g * g)
             y = np.clip(found.along / np.maximum(found.squared, TINY), -1, 2)
-            spent, gone = self.forget * spent, self.forget * gone
+            spent, gone = self.evidence_decay * spent, self.evidence_decay * gone
             spent[ids] += w * g * (1 - y)
             gone[ids] += w * g * g
         return Evidence(cosine, norm, expected, back, left, agreement, size, spent, gone)

@@ -61,6 +61,8 @@ class DataSource:
         Where it comes from, if not from files.
     credit : str, optional
         Told in reports.
+    contents : str, optional
+        The setting that names a user's own file: cells are known by what is in it.
     """
 
     name: str
@@ -74,6 +76,7 @@ class DataSource:
     files: Files | None = None
     origin: str = "part of the package"
     credit: str | None = None
+    contents: str | None = None
 
     @property
     def loader(self) -> Any:
@@ -295,6 +298,12 @@ _SOURCES = (
     _tff("stackoverflow", "stackoverflow"),
     DataSource(
         "fedjax", "understudy.simulation.data.natural.fedjax:fedjax", origin="the user's own file"
+    ),
+    DataSource(
+        "table",
+        "understudy.simulation.data.table_file:table",
+        origin="your own CSV or Parquet file",
+        contents="file",
     ),
 )
 DATASETS = {source.name: source for source in _SOURCES}

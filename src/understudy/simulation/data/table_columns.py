@@ -24,7 +24,7 @@ _DATE = re.compile(
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([ T].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}( .*)?"
     r"|\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?"
 )
-_DECIMAL_COMMA = re.compile(r"[-+]?(\d+|\d{1,3}(\.\d{3})+),\d+")
+DECIMAL_COMMA = re.compile(r"[-+]?(\d+|\d{1,3}(\.\d{3})+),\d+")
 # "Unnamed: 0" is the index of a table that pandas wrote
 _ID = re.compile(r"(.*[\W_])?(id|ids|uid|uuid|guid|index|idx|nr|no|number)|unnamed: \d+", re.I)
 _CAMEL_ID = re.compile(r".*[a-z](Id|ID)")
@@ -108,7 +108,7 @@ class Column:
         if self.kind not in ("words", "categories"):
             return np.zeros(len(self.values), dtype=np.bool_)
         words = [word.strip() for word in self.words.tolist()]
-        commas = np.array([_DECIMAL_COMMA.fullmatch(word) is not None for word in words])
+        commas = np.array([DECIMAL_COMMA.fullmatch(word) is not None for word in words])
         known = commas | self.missing | ~np.isnan(self.numbers)
         return commas & ~self.missing & known.all()
 

@@ -27,6 +27,7 @@ from understudy.simulation.data.fingerprint import federation_digest
 from understudy.simulation.data.models import MODELS, Model
 from understudy.simulation.data.partitions import PARTITIONS
 from understudy.simulation.data.sources import source_of
+from understudy.simulation.data.table_file import digest_of_file
 from understudy.studies.definition import plugins
 from understudy.studies.definition.plugins import imported
 
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 def canonical_data(recipe: DataRecipe) -> dict[str, Any]:
     """A data recipe with the defaults of its functions filled in; `root` is where, not what.
 
-    `normalise` counts where it is not the default: older keys do not have it.
+    `normalise` counts where it is not the default: older keys do not have it. Of a user's own file
+    its content counts, and not its name.
     """
     settings = {name: value for name, value in recipe.settings.items() if name != "root"}
     if settings.get("normalise") is True:
@@ -48,6 +50,9 @@ def canonical_data(recipe: DataRecipe) -> dict[str, Any]:
         defaults = defaults_of(federate, named("partition", recipe.partition, PARTITIONS, imported))
     for name in ("rng", "root", "normalise"):
         defaults.pop(name, None)
+    own_file = None if ":" in recipe.name else source_of(recipe.name).contents
+    if own_file in settings:
+        settings["contents"] = digest_of_file(settings.pop(own_file))
     known = {**defaults, **settings, "partition": recipe.partition, "seed": recipe.seed}
     return {"class": "DataRecipe", "name": first_name(recipe.name), **describe(known)}
 

@@ -107,9 +107,10 @@ def _clients(
         for cell in data.cells_of(group)
         if cell.labels["strategy"] in methods and not data.is_pooled(cell)
     ]
-    # where each seed divides the data anew, client 3 is another client with each seed
+    # where each seed divides the data anew, client 3 is another client with each seed; a name stays
     divisions = {json.dumps(data.store.resolved(cell.key).get("data")) for cell in cells}
-    if len(divisions) > 1:
+    names = {tuple(stored_names(cell.facts)) for cell in cells}
+    if len(divisions) > 1 and (() in names or len(names) > 1):
         cells = [cell for cell in cells if cell.seed == cells[0].seed]
     frames = []
     for cell in cells:

@@ -111,6 +111,8 @@ def _without_a_best(
     lower = comparison.lower_is_better
     if not ranked:
         return "Only references have a result."
+    if len(ranked) == 1 and len(known) > 1:
+        return f"Only {ranked[0]['strategy']} is compared, with references, which are not tested."
     if lower is None:
         return "Neither way is better, so none is called the best."
     if not math.isnan(ranked[0].get(REFERENCE, math.nan)) and none_beats(ranked, lower):

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from understudy.core.shown import shown
 from understudy.simulation.data.natural.clients import Examples
-from understudy.simulation.data.natural.tokens import (
+from understudy.simulation.data.text.tokens import (
     N_CHARACTERS,
     characters,
     next_tokens,

@@ -12,8 +12,8 @@ import numpy as np
 from understudy.core.shown import shown
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.natural.clients import Examples, chosen_names, natural_federation
-from understudy.simulation.data.natural.tokens import N_CHARACTERS, characters, padded
 from understudy.simulation.data.sources import DATASETS
+from understudy.simulation.data.text.tokens import N_CHARACTERS, characters, padded
 
 LONGEST = 60  # characters of what is quoted in a message
 Convert = Callable[[list[Any], list[Any]], Examples]  # x, y of a client as they are in the file
@@ -100,7 +100,7 @@ def leaf_shakespeare(
 
     Notes
     -----
-    Characters are numbered as in `understudy.simulation.data.natural.tokens`: 98 classes, of which
+    Characters are numbered as in `understudy.simulation.data.text.tokens`: 98 classes, of which
     0 is padding. One label for each example: models of sequences need ``last=True``.
 
     References
@@ -141,7 +141,7 @@ def leaf_sent140(
 
     Notes
     -----
-    As characters, numbered as in `understudy.simulation.data.natural.tokens`; LEAF's own models
+    As characters, numbered as in `understudy.simulation.data.text.tokens`; LEAF's own models
     take words, in vectors that come in another file. Models of sequences need ``last=True`` and
     ``vocabulary=98``.
 

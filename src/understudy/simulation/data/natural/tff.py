@@ -98,7 +98,7 @@ def tff_shakespeare(
 
     Notes
     -----
-    Characters are numbered as in `understudy.simulation.data.natural.tokens`: 98 classes, of which
+    Characters are numbered as in `understudy.simulation.data.text.tokens`: 98 classes, of which
     0 is padding; TFF's tutorials number 86 and mark where snippets begin and end.
 
     References
