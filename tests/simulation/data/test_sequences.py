@@ -206,4 +206,4 @@ def test_a_study_of_sequences(tmp_path):
     study.run(tmp_path, on="here", progress=False)
     found = results(tmp_path)
     assert len(found) == 2
-    assert found["accuracy"].between(0, 1).all()
+    assert found["accuracy_last"].between(0, 1).all()
