@@ -66,6 +66,8 @@ def federate(
         if normalise is not True:
             load = partial(load, normalise=source.checked_normalise(normalise))
         if partition is None:
+            if root is not None:
+                settings["root"] = root
             divided = load(seed=seed, **settings)
             if not isinstance(divided, Federation):
                 raise ValueError(f"partition: {data!r} does not come divided; name a partition")
