@@ -20,7 +20,7 @@ PLAN = """\
   90 rows, 3 clients, 3 columns to learn from
   target sold: 2 classes (CLASSES): a classification
   words: kind: each category becomes an input of 0 or 1
-  2 of 3 clients miss each round, drawn anew in every round
+  2 of 3 clients miss each round, drawn for each round
   north (40 rows) never takes part: no method can stand in for it
   all train alike: model mlp, a pass over a client's rows in a round, local step
     0.05, batches of 16; and the server's step is 1

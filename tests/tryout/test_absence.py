@@ -25,7 +25,7 @@ def test_without_a_word_half_are_missing_and_the_largest_is_gone(seen):
     assert made.for_good == {"without north": {"name": "gone", "clients": ["north"]}}
     assert made.gone == {"without north": "north"}
     assert made.told == [
-        "2 of 3 clients miss each round, drawn anew in every round",
+        "2 of 3 clients miss each round, drawn for each round",
         "north (40 rows) never takes part: no method can stand in for it",
     ]
 
