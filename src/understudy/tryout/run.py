@@ -242,8 +242,8 @@ def try_out(
     client, target : str
         The columns that say whose a row is, and what is to be predicted.
     missing : float, optional
-        The share of clients that is missing in each round, drawn for each. Without `missing`, `trace`
-        and `leave`: one half; and the largest client is gone, in a comparison of its own.
+        The share of clients that is missing in each round, drawn for each. Without `missing`,
+        `trace` and `leave`: one half; and the largest client is gone, in a comparison of its own.
     trace : path, optional
         Recorded attendance, as `Trace` reads it.
     leave : str or list of str
