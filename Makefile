@@ -17,8 +17,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # Read by benchmarks/run.py.
 export ONLY ROUNDS PEERS ENGINE
+SCALE := $(if $(SMOKE),--smoke) $(if $(ONLY),--only "$(ONLY)") $(if $(FOLDER),--folder "$(FOLDER)")
 
-.PHONY: help run live setup test test-slow test-loop test-full lint format docs architecture gallery front-page results home bench clean FORCE
+.PHONY: help run live setup test test-slow test-loop test-full lint format docs architecture gallery front-page results home bench bench-scale clean FORCE
 
 help:
 	@echo "make run        install the core, compare a few methods (options: make run ARGS='--rounds 5')"
@@ -36,6 +37,7 @@ help:
 	@echo "make results    docs/results.md and its pictures, from docs/claims.toml and docs/results"
 	@echo "make home       docs/home.md, from docs/results/*-home"
 	@echo "make bench      the benchmarks (ONLY=W1,W3 or pick, ROUNDS=n, PEERS=none or names, ENGINE=loop)"
+	@echo "make bench-scale  how it scales, to 100,000 clients (ONLY=word, SMOKE=1, FOLDER=disk of memories)"
 	@echo "make setup      only install what the targets above need"
 	@echo "make clean      remove caches and build results (.venv stays)"
 
@@ -96,6 +98,9 @@ home: $(VENV)/.core-stamp
 bench: $(VENV)/.test-stamp
 	$(BIN)/python benchmarks/run.py
 
+bench-scale: $(VENV)/.test-stamp
+	$(BIN)/python -m benchmarks.scale $(SCALE)
+
 clean:
 	rm -rf dist build docs/_build docs/generated benchmarks/scratch
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
@@ -129,7 +134,7 @@ $(VENV)/.core-stamp: $(VENV)/.made-stamp $(INSTALLED_FROM)
 
 $(VENV)/.flower-stamp: $(VENV)/.made-stamp $(INSTALLED_FROM)
 	@$(forget-half-installed)
-	$(PIP_INSTALL) -e ".[flower]"
+	$(PIP_INSTALL) -e ".[flower,dashboard]"
 	@touch $(VENV)/.core-stamp $@
 
 $(VENV)/.test-stamp: $(VENV)/.made-stamp $(INSTALLED_FROM)

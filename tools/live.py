@@ -2,8 +2,8 @@
 
 A SuperLink and five SuperNodes with TLS and registered keys learn digits by FL-FDMS. One client is
 killed with -9, another is stopped, and both come back; then the ServerApp is killed, the next run
-resumes, and a client is retired. Everything listens on 127.0.0.1 only, and is stopped and removed
-at the end.
+resumes, and a client is retired. A local page shows it meanwhile: its address is printed.
+Everything listens on 127.0.0.1 only, and is stopped and removed at the end.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import importlib.util
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -49,6 +50,7 @@ class Show:
     def __init__(self, folder: Path, keep: bool) -> None:
         self.keep, self.console = keep, Console(highlight=False)
         self.federation: Any = _federation().Federation(folder / "federation", CLIENTS)
+        self.page: subprocess.Popen[str] | None = None
         self.run_folder, self.runs = folder / "run", folder / "runs"
         self.begun, self.shown, self.is_leaving = time.monotonic(), 0, False
 
@@ -58,6 +60,7 @@ class Show:
     def play(self) -> None:
         """Everything, in order."""
         federation = self.federation
+        self.open_page()
         self.print("A SuperLink starts on 127.0.0.1: TLS, registered keys only.")
         federation.start_superlink()
         for number in range(CLIENTS):
@@ -76,6 +79,23 @@ class Show:
                 raise RuntimeError(f"the run failed:\n{federation.flwr('log', run_id, '--show')}")
             time.sleep(1)
         self.summary()
+
+    def open_page(self) -> None:
+        """The dashboard, beside the federation: it waits for the run's folder."""
+        command = [sys.executable, "-m", "understudy", "dashboard", str(self.run_folder)]
+        self.page = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+        )
+        assert self.page.stdout is not None
+        told = [self.page.stdout.readline().strip() for _ in range(2)]
+        self.print(f"A page shows it all: {told[1]}")
+
+    def close_page(self) -> None:
+        """End the dashboard."""
+        if self.page is not None and self.page.stdout is not None:
+            self.page.terminate()
+            self.page.wait()
+            self.page.stdout.close()
 
     def start(self) -> str:
         config = (
@@ -197,6 +217,7 @@ def main() -> None:
     except KeyboardInterrupt:
         show.print("Stopped.")
     finally:
+        show.close_page()
         show.federation.stop()
         if given.keep is None:
             shutil.rmtree(folder, ignore_errors=True)

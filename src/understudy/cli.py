@@ -11,6 +11,7 @@ import click
 import typer
 
 from understudy.commands import errors, text
+from understudy.commands.dashboard import dashboard
 from understudy.commands.doctor import doctor
 from understudy.commands.export import export
 from understudy.commands.list_parts import list_parts
@@ -23,6 +24,7 @@ from understudy.commands.show import show
 from understudy.commands.studies import studies
 from understudy.commands.table import table
 from understudy.commands.try_out import try_table
+from understudy.commands.watch import watch
 
 app = typer.Typer(
     name="understudy",
@@ -60,9 +62,11 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "studies": studies,
     "list": list_parts,
     "show": show,
+    "watch": watch,
     "table": table,
     "plot": plot,
     "report": report,
+    "dashboard": dashboard,
     "export": export,
     "new-app": new_app,
     "retire": retire,

@@ -4,7 +4,7 @@ Every function takes its algorithm's own hyper-parameters and any field of `Stra
 takes the place of the method's own. A given `local` keeps the method's rule (the proximal term of
 FedProx, the variates of SCAFFOLD). Clients weigh by their examples, as `Strategy` has it, whatever
 the paper does; ``weighting="paper"`` asks for the paper's own, which is "clients" for all but
-`fedavg`, `fedgs` and `fedstale`.
+`fedavg`, `fedgs`, `fedstale` and `f3ast`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ from understudy import registry
 from understudy.core.roles import Compensator, LocalRule, Sampler
 from understudy.core.shown import part_text
 from understudy.graph.noise_answers import NoiseAnswers
+from understudy.parts.aggregators.concord import Concord
+from understudy.parts.aggregators.fedfv import FedFV
+from understudy.parts.aggregators.fedmgda import FedMGDA
+from understudy.parts.amplified import AmplifiedScaffold, GeneralizedFedAvg
 from understudy.parts.compensators.fdms import FDMS
 from understudy.parts.compensators.fedar import FedAR
 from understudy.parts.compensators.fedau import NEVER, FedAU
@@ -25,31 +29,39 @@ from understudy.parts.compensators.fedawe import FedAWE
 from understudy.parts.compensators.fedstale import FedStale
 from understudy.parts.compensators.fedvarp import FedVARP
 from understudy.parts.compensators.gather import Gather
+from understudy.parts.compensators.kriging import Kriging
+from understudy.parts.compensators.late_updates import LateUpdates
 from understudy.parts.compensators.mifa import MIFA
 from understudy.parts.compensators.mimic import MimiC
 from understudy.parts.compensators.race import HoeffdingRace
-from understudy.parts.compensators.reweight import FedAvgIS
+from understudy.parts.compensators.reweight import FedAvgIS, HorvitzThompson
 from understudy.parts.compensators.stale import Stale
 from understudy.parts.extrapolated import Extrapolated
+from understudy.parts.focus import Focus
 from understudy.parts.local import Local, Proximal, Scaffold
 from understudy.parts.samplers.blind import Blind
+from understudy.parts.samplers.f3ast import F3AST
 from understudy.parts.samplers.fedgs import FedGS
 from understudy.parts.samplers.keep_asking import KeepAsking
+from understudy.parts.samplers.least_available import LeastAvailableFirst
 from understudy.parts.samplers.oldest_first import OldestFirst
+from understudy.parts.samplers.oort import Oort
 from understudy.parts.samplers.power_of_choice import PowerOfChoice
 from understudy.parts.samplers.uniform import ByData, Uniform
 from understudy.parts.schedules import Exponential, InverseRoot, inverse_time
+from understudy.parts.servers import Momentum
 from understudy.server.strategy import Strategy
 from understudy.server.weights import CLIENTS, EXAMPLES
 
 PAPER = "paper"  # as `weighting`, and in a study as `local`: what the method's own paper does
 # FL-FDMS's MNIST setting; FedAR's, which equals MIFA's public defaults; FedGS's FMNIST setting;
-# the defaults of FedAU's and of FedAWE's code
+# the defaults of FedAU's, FedAWE's and REFL's code
 FDMS_LOCAL = Local(lr=0.1, epochs=2, batch_size=5)
 FEDAR_LOCAL = Local(lr=0.1, schedule=inverse_time, epochs=5, batch_size=64, weight_decay=0.001)
 FEDGS_LOCAL = Local(lr=0.1, schedule=Exponential(0.998), steps=10, batch_size=32)
 FEDAU_LOCAL = Local(lr=0.1, steps=5, batch_size=16)
 FEDAWE_LOCAL = Local(lr=0.05, schedule=InverseRoot(), steps=10, batch_size=128)
+REFL_LOCAL = Local(lr=0.05, schedule=Exponential(0.998), steps=20, batch_size=30)
 
 
 def fedavg(**fields: Any) -> Strategy:
@@ -61,6 +73,18 @@ def waiting_fedavg(m: int | float | None = None, **fields: Any) -> Strategy:
     """FedAvg with S = m devices as MIFA's authors run it: drawn of all, waited for, one mean."""
     sampler = KeepAsking(Blind(Uniform(m)))
     return _made(fields, sampler=sampler, compensator=Gather(), local=FEDAR_LOCAL)
+
+
+def concord(bound: float | None = 5.0, **fields: Any) -> Strategy:
+    """Kriging and Concord: absent updates predicted, and a step that agrees with everyone's."""
+    return _made(
+        fields,
+        paper=EXAMPLES,
+        compensator=Kriging(),
+        aggregator=Concord(bound=bound),
+        server=Momentum(lr=1.0, beta=0.5),
+        local=FDMS_LOCAL,
+    )
 
 
 def fedprox(mu: float = 0.01, m: int | float | None = None, **fields: Any) -> Strategy:
@@ -123,9 +147,11 @@ def mimic(**fields: Any) -> Strategy:
     return _made(fields, compensator=MimiC(), local=FEDAR_LOCAL)
 
 
-def fedawe(eta: float = 1.0, clip: float | None = None, **fields: Any) -> Strategy:
+def fedawe(
+    eta: float = 1.0, clip: float | None = None, model: str = "mean", **fields: Any
+) -> Strategy:
     """FedAWE: clients resume from the model they received last; steps grow with absence."""
-    return _made(fields, compensator=FedAWE(eta, clip), local=FEDAWE_LOCAL)
+    return _made(fields, compensator=FedAWE(eta, clip, model), local=FEDAWE_LOCAL)
 
 
 def fedlaavg(
@@ -176,6 +202,58 @@ def power_of_choice(
 def fedexp(rows: str = "fresh", damping: float = 0.0, **fields: Any) -> Strategy:
     """FedExP: FedAvg with a server step that grows with how far updates disagree."""
     return _made(fields, server=Extrapolated(rows=rows, damping=damping))
+
+
+def f3ast(m: int | float | None = None, beta: float = 0.01, **fields: Any) -> Strategy:
+    """F3AST: those whose data are ahead of their rate of picks, weighted by one over it."""
+    sampler = F3AST(m, beta)
+    compensator = HorvitzThompson()
+    return _made(
+        fields, sampler=sampler, compensator=compensator, local=FEDGS_LOCAL, paper=EXAMPLES
+    )
+
+
+def fedmgda(epsilon: float = 0.1, length: str = "mean", **fields: Any) -> Strategy:
+    """FedMGDA+: a step that harms none of those who came, with weights near their shares."""
+    return _made(fields, aggregator=FedMGDA(epsilon, length))
+
+
+def fedfv(alpha: float = 0.1, external: str = "absent", **fields: Any) -> Strategy:
+    """FedFV: conflicts are projected away, among those who came and with who is remembered."""
+    return _made(fields, compensator=Stale(), aggregator=FedFV(alpha, external))
+
+
+def oort(m: int | float | None = None, losses: str = "last", **fields: Any) -> Strategy:
+    """Oort: those whose loss is large and who are fast, and some who were never seen."""
+    return _made(fields, sampler=Oort(m, losses=losses), local=REFL_LOCAL)
+
+
+def refl(
+    m: int | float | None = None,
+    rule: str = "refl",
+    rest: int = 5,
+    rates: str = "estimated",
+    **fields: Any,
+) -> Strategy:
+    """REFL: those who will seldom be there are asked, late updates join with less weight."""
+    sampler = LeastAvailableFirst(m, rest, rates)
+    return _made(fields, sampler=sampler, compensator=LateUpdates(rule), local=REFL_LOCAL)
+
+
+def generalized_fedavg(period: int = 10, factor: float = 1.5, **fields: Any) -> Strategy:
+    """Generalized FedAvg: what a period adds up to is amplified at its end."""
+    return _made(fields, server=GeneralizedFedAvg(period, factor))
+
+
+def amplified_scaffold(period: int = 10, factor: float = 1.5, **fields: Any) -> Strategy:
+    """Amplified SCAFFOLD: the same with variates that are averaged over a period."""
+    server = GeneralizedFedAvg(period, factor)
+    return _made(fields, rule=AmplifiedScaffold(period), server=server)
+
+
+def focus(**fields: Any) -> Strategy:
+    """FOCUS: the mean of everyone's last gradient; clients send how theirs changed."""
+    return _made(fields, rule=Focus(), compensator=MIFA(wait=False))
 
 
 def strategy_of(given: object) -> Strategy:

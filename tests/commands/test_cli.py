@@ -18,7 +18,7 @@ from understudy.measures import MEASURES
 COMMANDS = [
     "run", "studies", "list", "show", "table", "plot", "report", "export", "doctor",
     "new-app",
-    "retire",
+    "retire", "watch",
 ]  # fmt: skip
 
 
@@ -131,8 +131,8 @@ def test_an_unknown_kind(command):
     assert said.err == (
         "understudy: unknown name 'smplers'; did you mean 'samplers'? kinds: "
         "strategies, samplers, compensators, races, cutoffs, guards, aggregators, servers, local, "
-        "rules, schedules, availability, delays, data, partitions, models, losses, analyses, "
-        "measures\n"
+        "rules, schedules, availability, chances, delays, data, partitions, models, losses, "
+        "analyses, measures\n"
     )
 
 
@@ -185,21 +185,28 @@ def test_list_names_everything_with_its_parameters(command):
     assert (said.code, said.err) == (0, "")
     lines = said.out.splitlines()
     assert max(map(len, lines)) <= 80
-    plain, friends = (lines.index(f"  {name:17}  alpha=0.5, {rest}") for name, rest in (
-        ("fixed_dropout", "keep_one_per_group=False,"),
-        ("fdms_dropout", "keep_one_per_group=True, first_round_full=True,"),
-    ))  # fmt: skip
-    assert lines[plain + 1].strip() == "first_round_full=False, counts='compositions'"
-    assert lines[friends + 1].strip() == "counts='compositions'"
-    assert "  bernoulli          p or p_min, seed=0" in lines
-    assert "  accuracy_last10           accuracy, mean of last 10, %, higher is better" in lines
-    assert "  everyone         –" in lines
-    assert "  sgd       lr=1.0, schedule=constant" in lines
-    assert "  blind            inner=uniform" in lines
-    assert "  deadline  latency=latency, seconds=60.0" in lines
-    assert "  mlp           hidden=32" in lines
-    assert "  iid                 n_clients=20" in lines
-    assert "  synthetic        alpha=0.5, beta=0.5, n_clients=30" in lines
+    entries: dict[str, str] = {}  # continued lines are joined, columns are as wide as their names
+    for line in lines:
+        if re.match(r"  \S", line):
+            name, _, rest = line.strip().partition(" ")
+            entries[name] = rest.strip()
+        elif line.startswith("   "):
+            entries[name] += f" {line.strip()}"
+    assert entries["fixed_dropout"] == (
+        "alpha=0.5, keep_one_per_group=False, first_round_full=False, counts='compositions'"
+    )
+    assert entries["fdms_dropout"] == (
+        "alpha=0.5, keep_one_per_group=True, first_round_full=True, counts='compositions'"
+    )
+    assert entries["bernoulli"] == "p or p_min, seed=0"
+    assert entries["accuracy_last10"] == "accuracy, mean of last 10, %, higher is better"
+    assert entries["everyone"] == "–"
+    assert entries["sgd"] == "lr=1.0, schedule=constant"
+    assert entries["blind"] == "inner=uniform"
+    assert entries["deadline"] == "latency=latency, seconds=60.0"
+    assert entries["mlp"] == "hidden=32"
+    assert entries["iid"] == "n_clients=20"
+    assert "  synthetic        alpha=0.5, beta=0.5, n_clients=30" in lines  # columns are aligned
     blocks = said.out.rstrip("\n").split("\n\n")
     for block, section in zip(blocks, SECTIONS, strict=True):
         assert block.startswith(f"{section.name}: ")
@@ -252,13 +259,24 @@ fdms: strategy
 fdms: compensator
   Friend discovery and model substitution: (1/K)(Σ_{i∈A} Δ_i + Σ_{k∉A} Δ_φ(k))
   (eq. 5).
-  similarity='cosine', race=None
+  similarity='cosine', race=None, single_from=500, exact_up_to=20000,
+  candidates=64
 
   similarity : {"cosine", "distance"}
       The alternative score is −‖Δ_i − Δ_j‖.
   race : HoeffdingRace, optional
       Drop candidates that lag behind, and compute only what someone still needs
       (§5.3).
+  single_from : int
+      From so many updates in a round on, their cosines are of products in
+      single precision, off by about 1e-6, in half the time; the note
+      single_precision says so.
+  exact_up_to : int
+      Largest number of clients for which all pairs are kept. Of more, each
+      keeps its best candidates only, and the note candidates_kept says so; a
+      race is then refused.
+  candidates : int
+      How many those are.
 """
 
 
@@ -382,3 +400,22 @@ def test_doctor_says_where_a_data_set_was_found(monkeypatch, tmp_path):
     (folder / "test_batch").touch()
     assert found().found
     assert found().words == str(folder)
+
+
+# -- plot trace ----------------------------------------------------------------------------------
+
+
+def test_a_trace_is_drawn_before_it_is_used(command, tmp_path):
+    (tmp_path / "phones.csv").write_text(
+        "device,t_s,state\na,0,AVL_TRAIN\na,1800,UN_AVL\nb,900,AVL_TRAIN\nb,3600,UN_AVL\n"
+    )
+    said = command("plot", "trace", str(tmp_path / "phones.csv"), "--to", str(tmp_path),
+                   "--format", "png")  # fmt: skip
+    assert (said.code, said.err) == (0, "")
+    assert said.out.splitlines()[:2] == [
+        "2 devices, 0 of them never there, 0.0417 days",
+        "there 62.5 % of the time, the median visit lasts 37.5 minutes",
+    ]
+    assert '{ name = "trace", file = ' in said.out
+    assert "seconds_per_round = 600, drop_first_seconds = 600 }" in said.out
+    assert (tmp_path / "phones-trace.png").read_bytes()[:4] == b"\x89PNG"

@@ -167,7 +167,7 @@ last metrics
   test_loss      1.5
   test_accuracy  0.54
 
-every client was represented in every round
+every client was represented in every round with a step
 
 who stood in for whom most
   for client  stood in  rounds
@@ -192,9 +192,9 @@ def test_show_a_cell(runs, command):
 def test_show_who_is_left_out(runs, command):
     said = command("show", key_of("dropout"))
     assert (
-        "\nleast represented, of 2 rounds\n"
-        "  client  wanted  came  stood in for\n"
-        "       2       2     1             0\n"
+        "\nleast represented, of 2 rounds with a step\n"
+        "  client  came  fresh  remembered  age  others  nobody\n"
+        "       2  50 %   50 %         0 %    –     0 %    50 %\n"
         "\nconfiguration\n"
     ) in said.out
 

@@ -13,8 +13,15 @@ from tests.flower.live import PATIENCE, Live, example, importing_from, is_gone, 
 from tests.flower.loopback import LoopbackGrid, nodes_of
 from tests.flower.test_resume import saved
 from understudy import Local, fdms
+from understudy.core.types import Outcome
+from understudy.dashboard import answers
+from understudy.dashboard.hub import Hub
+from understudy.dashboard.places import Places
+from understudy.dashboard.watched import Watch
 from understudy.flower import UnderstudyStrategy, read_outcomes, request_same_as
 from understudy.flower.clients.roster import Roster
+from understudy.journal.follow import follow
+from understudy.representation import ClientFacts, Thresholds, warnings_of
 from understudy.server import checkpoint
 from understudy.studies import results
 
@@ -61,10 +68,28 @@ def test_a_crash_faults_kills_and_a_thief(live, tmp_path, capsys):
         check_outcomes(folder)
         check_refusals(live, run)
         check_the_store(runs)
+        check_the_page(folder)
     except BaseException:
         with capsys.disabled():
             print(live.all_logs())
         raise
+
+
+def check_the_page(folder):
+    """The dashboard shows what became of each client, and what was said of it."""
+    hub = Hub(Places([folder]))
+    hub.refresh()
+    (run,) = hub.runs.values()
+    assert (run.status, run.is_live, run.rounds) == ("done", True, 5)
+    assert run.resolved["timing"]["quorum"] == 1.0
+    rows = {row["id"]: row for row in answers.clients(hub, run, "")["rows"]}
+    assert rows.keys() >= set(EVERYBODY)
+    became = {name: [(cell & 15) - 1 for cell in rows[name]["last"]] for name in EVERYBODY}
+    assert became["client-4"][2] == Outcome.MISSING
+    assert became["client-4"][3] == Outcome.CAME
+    assert became["client-0"] == [Outcome.CAME] * 5
+    assert "not finite" in [one["reason"] for one in rows["client-2"]["refusals"]]
+    assert rows["client-0"]["seconds"] > 0
 
 
 def crash(live, folder, settings):
@@ -226,7 +251,8 @@ def test_a_killed_supernode_without_a_lasting_id_is_a_loud_line_and_can_be_conti
     """No TLS, no keys, an app that was never changed: its second start is another client."""
     live, folder = Live(tmp_path / "live", 2, insecure=True), tmp_path / "run"
     (live.app / "digits_app" / "client_app.py").write_text(PLAIN)
-    settings = {"folder": str(folder), "quorum": 1.0}
+    # under FedAvg nothing represents an absent client
+    settings = {"folder": str(folder), "quorum": 1.0, "strategy": "fedavg"}
     try:
         live.start({})
         live.go(0)
@@ -257,9 +283,35 @@ def test_a_killed_supernode_without_a_lasting_id_is_a_loud_line_and_can_be_conti
         assert live.wait_for_run(run) == "finished:completed"
         (kept,) = set(first) - {old}
         assert outcomes_of(folder)[2] == {kept: "came", new: "came"}
+        a_node_that_is_gone_for_good_is_left_out(live, folder, settings, new)
     except BaseException:
         with capsys.disabled():
             print(live.all_logs())
         raise
     finally:
         live.stop()
+
+
+def a_node_that_is_gone_for_good_is_left_out(live, folder, settings, client_id):
+    """Killed again and not started: after two more rounds the log names it, and so does a watch."""
+    server = live.app / "digits_app" / "server_app.py"
+    options = "warn=Thresholds(rounds=2), min_available_nodes=1, min_train_nodes=1"
+    text = server.read_text().replace("deadline=float(", f"{options}, deadline=float(", 1)
+    assert options in text
+    with_import = "\nfrom understudy.representation import Thresholds\nfrom understudy.flower"
+    server.write_text(text.replace("\nfrom understudy.flower", with_import, 1))
+    live.federation.kill("node-1", signal.SIGKILL)
+    live.wait_for(lambda: live.federation.online() == 1, "the killed node to be gone")
+    for number in (4, 5, 6):
+        live.go(number)
+    run = live.run(**settings, deadline=PATIENCE, num_rounds=6)
+    assert live.wait_for_run(run) == "finished:completed"
+    said = live.log(run)
+    assert re.search(rf"{client_id}, .*was in none of the last 2 rounds' updates", said)
+    assert said.count("Who was left out, and other warnings of 6 rounds") == 1
+    (one,) = Watch([folder]).look()
+    about = ClientFacts.told(one.run.facts, one.run.resolved)
+    warnings = warnings_of(follow(folder), about, Thresholds(rounds=2))
+    (number,) = (place for place, name in enumerate(about.names) if name == client_id)
+    assert [warning.clients for warning in warnings.current] == [(number,)]
+    assert about.deadline == PATIENCE

@@ -88,7 +88,7 @@ def test_expected_clients_are_no_newcomers():
 
 def test_newcomers_that_a_part_refuses_to_grow_for_are_turned_away(tmp_path, monkeypatch, caplog):
     """FedGS has a largest number of clients. Two come at once, and there is room for one."""
-    monkeypatch.setattr(fedgs, "MAX_CLIENTS", 3)
+    monkeypatch.setattr(fedgs, "MAX_SPARSE_CLIENTS", 3)
     nodes = nodes_of(toy_app(), 4)
     grid = LoopbackGrid(nodes[:2])
     options = {"folder": tmp_path / "run", **QUIET}
@@ -108,14 +108,14 @@ def test_newcomers_that_a_part_refuses_to_grow_for_are_turned_away(tmp_path, mon
     assert refusals(tmp_path / "run")[1:] == [(5, "node 103", Reason.NO_ROOM)]
     assert stored_ids(tmp_path / "run") == ["0", "1", "2"]
 
-    monkeypatch.setattr(fedgs, "MAX_CLIENTS", 4)
+    monkeypatch.setattr(fedgs, "MAX_SPARSE_CLIENTS", 4)
     later = play(LoopbackGrid(nodes), GRAPH, rounds=9, **options)
     assert stored_ids(tmp_path / "run") == ["0", "1", "2", "3"]
     assert "3" in {one for round_ in later.history for one in round_}
 
 
 def test_a_federation_begins_with_those_that_a_part_accepts(tmp_path, monkeypatch):
-    monkeypatch.setattr(fedgs, "MAX_CLIENTS", 3)
+    monkeypatch.setattr(fedgs, "MAX_SPARSE_CLIENTS", 3)
     nodes = nodes_of(toy_app(), 6)
     adapter = play(LoopbackGrid(nodes), GRAPH, rounds=2, folder=tmp_path / "run", **QUIET)
     assert [client.id for client in adapter.server.roster.clients] == ["0", "1", "2"]
@@ -126,7 +126,7 @@ def test_a_federation_begins_with_those_that_a_part_accepts(tmp_path, monkeypatc
 
 def test_a_turned_away_newcomer_leaves_no_trace_in_the_state(monkeypatch):
     """The same as a federation that it never connected to."""
-    monkeypatch.setattr(fedgs, "MAX_CLIENTS", 3)
+    monkeypatch.setattr(fedgs, "MAX_SPARSE_CLIENTS", 3)
     nodes = nodes_of(toy_app(), 5)
     grid = LoopbackGrid(nodes[:3])
     late = joining(grid, nodes[3:], 0)
@@ -195,7 +195,7 @@ def test_growing_is_all_or_nothing(folder, tmp_path, monkeypatch):
     GRAPH.apply(state, cohort, Arrivals(cohort.asked, torch.ones(len(sizes), 2), n_examples=sizes))
     state.n_examples[:] = 10.0
     before = saved(state)
-    monkeypatch.setattr(fedgs, "MAX_CLIENTS", 3)
+    monkeypatch.setattr(fedgs, "MAX_SPARSE_CLIENTS", 3)
     for check in (GRAPH.grow, GRAPH.check_grow):
         with pytest.raises(ValueError, match="at most 3 clients"):
             check(state, Population(4))

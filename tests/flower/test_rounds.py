@@ -13,7 +13,18 @@ from flwr.serverapp.strategy import Strategy as FlowerStrategy
 
 from tests.flower.loopback import LoopbackGrid, PretendTime, config_of, nodes_of
 from tests.flower.toy import first_arrays, play, reply_of, round_of, toy_app
-from understudy import MIFA, Local, Scaffold, Strategy, Uniform, fdms, inverse_time, mdsample
+from understudy import (
+    MIFA,
+    Local,
+    Scaffold,
+    Strategy,
+    Uniform,
+    fdms,
+    focus,
+    inverse_time,
+    mdsample,
+    oort,
+)
 from understudy.flower import Members, Timing, UnderstudyStrategy
 from understudy.flower.messages.requests import NODE_UNAVAILABLE, GridFailed
 from understudy.server.state import row_stores
@@ -160,6 +171,16 @@ def test_a_late_update_becomes_the_memory_of_its_client():
     assert state.pending.tolist() == []
     (remembered,) = [store.get(2) for _, store in row_stores(state)]
     torch.testing.assert_close(remembered, torch.full((3,), 3.0))
+
+
+def test_a_sampler_hears_how_long_answers_took():
+    """Client 0 takes 10 seconds, client 1 twenty; of client 2, late, it is unknown."""
+    nodes = nodes_of(toy_app(), 3)
+    for node, seconds in zip(nodes, (10.0, 20.0, 50.0), strict=True):
+        node.delay = lambda m, seconds=seconds: 0.0 if introduces(m) else seconds
+    adapter = play(LoopbackGrid(nodes), oort(1.0), rounds=2, fraction_evaluate=0.0)
+    assert [one["2"] for one in adapter.history] == ["missing", "late"]
+    np.testing.assert_allclose(adapter.server.state.sampler.seconds, [10, 20, np.nan], atol=5)
 
 
 @pytest.mark.parametrize("hours", [0, -1, 1])
@@ -573,6 +594,8 @@ def test_arguments_are_checked():
     ):
         with pytest.raises(ValueError, match=words):
             UnderstudyStrategy(**options)
+    with pytest.raises(ValueError, match=r"strategy\.local\.rule: expected one whose clients"):
+        UnderstudyStrategy(focus())
     with pytest.raises(TypeError, match=r"strategy: expected an understudy\.Strategy"):
         UnderstudyStrategy(FedAvg())
     numbers, grid = ArrayRecord([np.zeros(3, dtype=np.int64)]), LoopbackGrid([])

@@ -9,6 +9,7 @@ from tests.flower.loopback import LoopbackGrid, nodes_of
 from understudy import (
     MIFA,
     Bernoulli,
+    FedAWE,
     FixedDropout,
     Local,
     Markov,
@@ -17,6 +18,7 @@ from understudy import (
     Strategy,
     fdms,
     fedgs,
+    refl,
 )
 from understudy.flower import ClientData, UnderstudyStrategy, client_app
 from understudy.simulation import Federation, build, clustered_digits, simulate
@@ -76,13 +78,15 @@ def simulated(federation, module, strategy, availability, rounds=ROUNDS):
         (fdms(), FixedDropout(0.6)),
         (Strategy(compensator=MIFA(wait=False)), Bernoulli(0.5)),
         (fedgs(m=4), Markov(0.5)),
+        (Strategy(compensator=FedAWE(model="last")), FixedDropout(0.4)),
+        (refl(m=4), Bernoulli(0.5)),
         (Strategy(local=Local(lr=0.05, epochs=2, rule=Scaffold())), FixedDropout(0.4)),
         (
             Strategy(local=Local(steps=7, momentum=0.5, weight_decay=1e-3, rule=Proximal(0.1))),
             FixedDropout(0.4),
         ),
     ],
-    ids=["fdms", "mifa", "fedgs", "scaffold", "proximal"],
+    ids=["fdms", "mifa", "fedgs", "fedawe", "refl", "scaffold", "proximal"],
 )
 def test_adapter_and_simulator_agree(federation, module, strategy, availability):
     logs, run = simulated(federation, module, strategy, availability)

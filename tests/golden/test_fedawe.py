@@ -15,12 +15,14 @@ SCRIPT = [{0: (1, 0)}, {1: (2, 0)}, {0: (1, 0), 1: (1, 0)}, {}, {0: (2, 0), 2: (
 @pytest.mark.parametrize(
     ("compensator", "weighting", "expected"),
     [
-        (FedAWE(), "clients", [1, 3, 0, 0, 2.5]),
-        (FedAWE(), "examples", [1, 3, 0, 0, 2]),
-        (FedAWE(clip=0.5), "clients", [0.5, 0, 0.5, 0, 0]),
-        (FedAWE(eta=0.5), "clients", [0.5, 1.5, 0, 0, 1.25]),
+        (FedAWE(model="last"), "clients", [1, 3, 0, 0, 2.5]),
+        (FedAWE(model="last"), "examples", [1, 3, 0, 0, 2]),
+        (FedAWE(clip=0.5, model="last"), "clients", [0.5, 0, 0.5, 0, 0]),
+        (FedAWE(eta=0.5, model="last"), "clients", [0.5, 1.5, 0, 0, 1.25]),
+        (FedAWE(), "clients", [1 / 3, 4 / 3, 1, 0, 3]),
+        (FedAWE(), "examples", [1 / 4, 1, 3 / 4, 0, 3.5]),
     ],
-    ids=["alike", "by examples", "clipped", "half"],
+    ids=["alike", "by examples", "clipped", "half", "mean", "mean by examples"],
 )
 def test_three_clients(compensator, weighting, expected) -> None:
     """From w_0 = 0: w is the mean of x_i plus the mean of (t - tau_i) D_i, over those who came.
@@ -36,6 +38,9 @@ def test_three_clients(compensator, weighting, expected) -> None:
     Clipped to .5:  t=0: 0 + .5.  t=1: 0 + .5: none.  t=2: .5 + .5 = 1.  t=4: (1 + 0)/2 + .5 = 1.
 
     eta_g = 1/2: all models are half of the first case's, and so are the steps.
+
+    The mean of x, from 0: 1/3, 5/3, 8/3, 8/3, and (6.5 + 4 + 6.5)/3 = 17/3; by examples, with
+    shares (1/4, 1/4, 1/2): 1/4, 5/4, 2, 2, and (6 + 4 + 2 * 6)/4 = 22/4.
     """
     strategy = Strategy(compensator=compensator, weighting=weighting)
     steps, applied = play(strategy, 3, SCRIPT, n_examples=[1.0, 1.0, 2.0])
@@ -51,7 +56,7 @@ def test_who_starts_where_and_a_newcomer_starts_from_the_present() -> None:
     Round 1: 0 starts from 4, 1 from w_0 = 0, 2 from 4. All come with 1: the mean of the models is
     8/3; 0 and 2 count once (2 joined before round 1), 1 twice: 8/3 + (1 + 2 + 1)/3 = 4.
     """
-    strategy = Strategy(compensator=FedAWE())
+    strategy = Strategy(compensator=FedAWE(model="last"))
     state = strategy.init(Population(2), torch.zeros(1, dtype=torch.float64), seed=0)
     cohort = strategy.select(state, [True, True])
     assert [cohort.start(i).item() for i in (0, 1)] == [0, 0]
@@ -66,10 +71,24 @@ def test_who_starts_where_and_a_newcomer_starts_from_the_present() -> None:
     assert [cohort.start(i).item() for i in range(3)] == pytest.approx([4] * 3)
 
 
-def test_one_that_always_comes_is_plain() -> None:
-    """With everybody there in every round it is FedAvg."""
+def test_the_clients_models_are_the_same_whatever_the_server_keeps() -> None:
+    states = []
+    for model in ("mean", "last"):
+        strategy = Strategy(compensator=FedAWE(model=model))
+        state = strategy.init(Population(3), torch.zeros(1, dtype=torch.float64), seed=0)
+        for came in SCRIPT:
+            cohort = strategy.select(state, [True] * 3)
+            deltas = torch.tensor([[came[i][0]] for i in sorted(came)], dtype=torch.float64)
+            strategy.apply(state, cohort, Arrivals(sorted(came), deltas.reshape(len(came), 1)))
+        start = strategy.select(state, [True] * 3).start
+        states.append([start(i).item() for i in range(3)])
+    assert states == [pytest.approx([6.5, 4, 6.5])] * 2
+
+
+@pytest.mark.parametrize("model", ["mean", "last"])
+def test_with_everybody_there_it_is_fedavg(model) -> None:
     rng = np.random.default_rng(0)
     script = [dict(enumerate(rng.normal(size=(3, 2)).tolist())) for _ in range(4)]
-    steps, _ = play(Strategy(compensator=FedAWE()), 3, script)
+    steps, _ = play(Strategy(compensator=FedAWE(model=model)), 3, script)
     plain, _ = play(Strategy(), 3, script)
     np.testing.assert_allclose(steps, plain, rtol=1e-12, atol=1e-14)

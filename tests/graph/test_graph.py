@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from understudy.graph import dependency_graph as graph
-from understudy.graph import similarity
+from understudy.graph import products, similarity
 
 quick = settings(derandomize=True, deadline=None, max_examples=60)
 
@@ -90,8 +90,8 @@ def test_update_similarity_against_pairs_in_every_form(monkeypatch):
     rows = updates.double().tolist()
     expected = [[max(naive_cosine(a, b), 0.0) for b in rows] for a in rows]
     assert min(min(row) for row in expected) < 0.2  # not all alike
-    for chunk in (similarity._CHUNK, 7):
-        monkeypatch.setattr(similarity, "_CHUNK", chunk)
+    for chunk in (products._CHUNK, 7):
+        monkeypatch.setattr(products, "_CHUNK", chunk)
         for form in (updates, list(updates), updates.numpy(), updates.double()):
             np.testing.assert_allclose(graph.update_similarity(form), expected, rtol=1e-12)
 
@@ -108,8 +108,8 @@ def test_cosines_and_distances_of_updates_against_pairs(monkeypatch):
         [naive_cosine(rows[i], rows[j]) for j in known] for i in known
     ]
     apart = [[math.dist(a, b) for b in rows[:3]] for a in rows[:3]]
-    for chunk in (similarity._CHUNK, 7):
-        monkeypatch.setattr(similarity, "_CHUNK", chunk)
+    for chunk in (products._CHUNK, 7):
+        monkeypatch.setattr(products, "_CHUNK", chunk)
         for form in (updates, list(updates)):
             found = similarity.cosines(form, 2500)
             np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)

@@ -12,9 +12,9 @@ from understudy.core.types import Applied, Block, Contributions, Outcome, RoundL
 from understudy.journal import bounded
 from understudy.journal.codec import line_of, log_of_line
 from understudy.journal.rounds import log_of
+from understudy.representation import ClientFacts, Representation
+from understudy.representation.pairs import Pairs, StoodIn
 from understudy.studies.report.stand_ins import by_round
-from understudy.studies.statistics.representation import Representation, StoodIn
-from understudy.studies.store.client_counts import ClientCounts
 from understudy.studies.store.store import Store
 
 KEY = "0123456789abcdef"
@@ -73,7 +73,7 @@ def test_what_readers_count_is_that_of_the_whole_log(small, monkeypatch):
     assert by_round([cut]).equals(by_round([whole]))
     found = []
     for log in (cut, whole):
-        counts = ClientCounts()
+        counts = Representation()
         counts.add(log)
         found.append({name: values.tolist() for name, values in counts.counts().items()})
     assert found[0] == found[1]
@@ -81,7 +81,9 @@ def test_what_readers_count_is_that_of_the_whole_log(small, monkeypatch):
     call, call_of_whole = Representation.of([cut]), Representation.of([whole])
     np.testing.assert_array_equal(call.spoken_for, call_of_whole.spoken_for)
     assert (call.n_cut, call_of_whole.n_cut) == (1, 0)
-    assert set(call.stood_in) == {
+    pairs = Pairs()
+    pairs.add(cut)
+    assert set(pairs.most()) == {
         StoodIn(1, -1, 1), StoodIn(1, 1, 1), StoodIn(1, 4, 1), StoodIn(2, 0, 1)
     }  # fmt: skip
 
@@ -92,7 +94,10 @@ def test_show_says_that_pairs_are_left_out(small, monkeypatch):
     whole = log_of(applied(*BY_HAND, n_clients=5, came=[0]), {})
     said = "of 1 round only the 3 largest stand-ins of each client are kept"
     for log, is_said in ((cut, True), (whole, False)):
-        lines = list(_representation(Representation.of([log]), list("abcde"), ()))
+        pairs = Pairs()
+        pairs.add(log)
+        called = list("abcde")
+        lines = list(_representation(Representation.of([log]), pairs, called, ClientFacts()))
         assert (lines[-1] == said) is is_said
 
 

@@ -27,7 +27,7 @@ from understudy.parts.availability import (
     YMaxFirst,
 )
 from understudy.parts.availability.skewed import draw_somebody, repeated_rates
-from understudy.parts.availability.trace import read_trace
+from understudy.parts.recordings.two_state import read_two_state
 from understudy.server.state import leaves
 from understudy.testing import check_availability, draw_availability, example_population
 
@@ -408,7 +408,7 @@ def tiny(tmp_path):
 
 def test_a_trace_as_sessions(tiny):
     """A repeated state changes nothing, away for no time is not away, the last state lasts."""
-    recording = read_trace(tiny)
+    recording = read_two_state(tiny)
     assert recording.devices == ("a", "b", "c")
     assert recording.end == 90
     assert recording.sessions == (((0, 10), (30, 50), (70, 90)), ((0, 10), (20, 90)), ())
@@ -465,7 +465,7 @@ def test_the_recorded_phones_against_a_naive_reading(data_root):
     mode = Trace(path, seconds_per_round=1000, seed=1)
     population = Population(300)
     state = mode.init(population)
-    names = read_trace(path).devices
+    names = read_two_state(path).devices
     assert len(names) == 300
     rounds = [0, 1, 17, 100, 333, 535, 536, 1000]  # 535,663 s: from round 536 on again
     here = attendance(mode, population, rounds)

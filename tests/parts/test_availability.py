@@ -20,7 +20,7 @@ from understudy.parts.availability import (
     VanishingDropout,
     fdms_dropout,
 )
-from understudy.parts.availability.trace import read_trace
+from understudy.parts.recordings.two_state import read_two_state
 from understudy.parts.schedules import InverseRoot, InverseRootHorizon
 
 
@@ -340,6 +340,6 @@ def test_a_trace_that_is_none_is_a_short_error_that_names_the_file(tmp_path, con
     path = tmp_path / "trace.csv"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"trace\.csv") as refused:
-        read_trace(path)
+        read_two_state(path)
     assert words in str(refused.value)
     assert len(str(refused.value)) < 500

@@ -22,6 +22,7 @@ from understudy import (
     FedGS,
     FedVARP,
     Ignore,
+    KeepAsking,
     Median,
     OldestFirst,
     Population,
@@ -494,16 +495,16 @@ def test_a_graph_of_what_is_not_known_is_refused(graph, field) -> None:
         start(FedGS(graph=graph), Population(5))
 
 
-def test_more_than_3000_clients_are_refused_unless_there_is_no_graph() -> None:
+def test_more_than_30000_clients_are_refused_unless_there_is_no_graph() -> None:
     for sampler in (FedGS(5), Blind(FedGS(5))):
-        with pytest.raises(ValueError, match=r"at most 3000 clients.*got 3001; alpha=0"):
-            start(sampler, Population(3001))
-    strategy, state = start(FedGS(5, alpha=0), Population(3001))
+        with pytest.raises(ValueError, match=r"at most 30000 clients.*got 30001; alpha=0"):
+            start(sampler, Population(30_001))
+    strategy, state = start(FedGS(5, alpha=0), Population(30_001))
     first = strategy.select(state, everyone(state))
     assert len(first.wanted) == 5
     pass_round(strategy, state, first)
     assert not set(strategy.select(state, everyone(state)).wanted) & set(first.wanted)
-    start(FedGS(5), Population(3000))  # the border itself is allowed
+    start(FedGS(5), Population(30_000))  # the border itself is allowed
 
 
 def test_one_of_many_and_all_of_few() -> None:
@@ -560,3 +561,45 @@ def test_robust_aggregators_are_refused_with_signed_coefficients(aggregator, com
 def test_importance_sampling_without_probabilities_says_how_to_give_them() -> None:
     with pytest.raises(ValueError, match=re.escape("give Population(p=...)")):
         start(Everyone(), Population(3), compensator=FedAvgIS())
+
+
+@pytest.mark.parametrize("graph", ["labels", "features", "similarity", "updates"])
+def test_fedgs_is_exact_up_to_a_number_of_clients_and_sparse_above(graph) -> None:
+    """On both sides of the threshold: with as many neighbours as clients, the same distances."""
+    n, rng = 12, np.random.default_rng(1)
+    features = rng.dirichlet(np.full(4, 0.3), size=n)
+    population = Population(
+        n, label_counts=features * 100, features=features, similarity=cosine_similarity(features)
+    )
+    distances, notes = [], []
+    for exact_up_to in (n, n - 1):
+        sampler = FedGS(4, graph=graph, exact_up_to=exact_up_to, neighbours=n)
+        strategy, state = start(sampler, population)
+        for _ in range(3):
+            cohort = strategy.select(state, everyone(state))
+            deltas = [own_update(int(client), 3) for client in cohort.wanted]
+            applied = strategy.apply(state, cohort, Arrivals(cohort.wanted, deltas))
+        distances.append(state.sampler._distance)
+        notes.append(applied.notes)
+        np.testing.assert_equal(state.sampler.counts.sum(), 12)
+    np.testing.assert_allclose(distances[0], distances[1], atol=1e-6)
+    assert "sparse_neighbours" not in notes[0]
+    assert notes[1]["sparse_neighbours"] == n
+
+
+def test_wrappers_pass_on_what_a_sampler_tells() -> None:
+    inner = FedGS(2, exact_up_to=3, neighbours=2)
+    population = Population(5, features=np.eye(5))
+    for sampler in (Blind(inner), KeepAsking(Blind(inner))):
+        strategy, state = start(sampler, population)
+        cohort = strategy.select(state, everyone(state))
+        deltas = torch.zeros(len(cohort.asked), 3, dtype=torch.float64)
+        applied = strategy.apply(state, cohort, Arrivals(cohort.asked, deltas))
+        assert applied.notes["sparse_neighbours"] == 2
+
+
+def test_fedgs_says_what_its_graph_may_be() -> None:
+    with pytest.raises(ValueError, match="exact_up_to"):
+        FedGS(exact_up_to=3001)
+    with pytest.raises(ValueError, match="neighbours"):
+        FedGS(neighbours=0)

@@ -14,9 +14,9 @@ from PIL import Image
 from understudy import Strategy, Uniform, fdms_dropout, plots
 from understudy.core.types import Outcome
 from understudy.plots import runs as of_runs
+from understudy.representation import Representation
 from understudy.simulation import clustered_digits, simulate
 from understudy.studies.statistics.summary import summarise
-from understudy.studies.store.client_counts import ClientCounts
 
 
 def played(strategy, seed=0, rounds=12, **settings):
@@ -102,7 +102,7 @@ def test_intervals_of_runs(runs):
 
 def test_counts_of_clients_are_those_of_studies():
     run = played(Strategy(sampler=Uniform(0.5)), per_client_every=5)
-    counted = ClientCounts()
+    counted = Representation()
     for log in run.logs:
         counted.add(log)
     frame = of_runs.by_client(run, "strategy")
@@ -197,6 +197,7 @@ def test_a_picture_is_a_figure_like_any_other(runs, tmp_path):
 
 BEGIN = """
 from understudy import plots
+from understudy.representation import Representation
 from understudy.simulation import clustered_digits, simulate
 federation = clustered_digits()
 run = simulate(federation, "fdms", model="softmax", rounds=2, workers=1)

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from understudy import Population, Trace
-from understudy.parts.availability.trace import read_trace
+from understudy.parts.recordings.two_state import read_two_state
 from understudy.studies import Study
 from understudy.studies.definition.document import KEYS
 from understudy.studies.definition.errors import StudyError
@@ -118,7 +118,7 @@ def check_damaged_trace(text: str) -> None:
         path.write_bytes(text.encode("utf-8", errors="surrogatepass"))
         refused = ""
         try:
-            recording = read_trace(path)
+            recording = read_two_state(path)
             state = Trace(path, drop_first_seconds=0).init(Population(5))
         except ValueError as error:
             refused = str(error) or "nothing said"

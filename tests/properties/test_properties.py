@@ -17,6 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from understudy import (
+    F3AST,
     FDMS,
     MIFA,
     Adam,
@@ -27,18 +28,25 @@ from understudy import (
     Everyone,
     Exponential,
     FedAR,
+    FedAU,
     FedAvgIS,
+    FedAWE,
     FedGS,
+    FedStale,
     FedVARP,
     HoeffdingRace,
     Ignore,
+    LateUpdates,
+    LeastAvailableFirst,
     Linear,
     LinearCutoff,
     Local,
     Median,
+    MimiC,
     Momentum,
     NormGuard,
     OldestFirst,
+    Oort,
     Outcome,
     Population,
     PowerOfChoice,
@@ -77,6 +85,12 @@ COMPENSATORS = [
     FedAR(cutoff=SqrtCutoff(c=0.5, t0=1)),
     FedVARP(),
     FedAvgIS(),
+    FedAU(),
+    FedStale(),
+    MimiC(),
+    FedAWE(),
+    FedAWE(model="last"),
+    LateUpdates(),
 ]
 SUBSTITUTIONS = COMPENSATORS[:8]  # the others are memories, or weigh by p
 SAMPLERS = [
@@ -89,6 +103,9 @@ SAMPLERS = [
     FedGS(2, alpha=0),
     Blind(Uniform(4)),
     Blind(FedGS(3, graph="updates")),
+    F3AST(2),
+    LeastAvailableFirst(2),
+    Oort(2),
 ]
 
 compensators = st.sampled_from(COMPENSATORS)
@@ -151,8 +168,11 @@ def who_came(applied) -> np.ndarray:
 # -- when all come there is nothing to compensate ------------------------------------------------
 
 
+BY_HISTORY = (FedAU, FedStale, MimiC, FedAWE)  # those who come weigh by when they came before
+
+
 @given(
-    compensator=compensators,
+    compensator=st.sampled_from([c for c in COMPENSATORS if not isinstance(c, BY_HISTORY)]),
     history=attendances(least=0, most=5),
     seed=seeds,
     weighting=st.sampled_from(["clients", "examples"]),

@@ -186,6 +186,8 @@ class Play:
                 params=before,
             )
             if update is not None and combine is not None:
+                if hasattr(combine, "look"):
+                    combine.look(now, came)
                 update = combine(twin.parts)
             if update is not None and hasattr(server, "look"):
                 server.look(came, self.q(cohort), twin.parts)

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from tests.reference import aggregators, samplers
+from tests.reference import aggregators, concord, samplers
+from tests.reference.amplified import AmplifiedScaffoldTwin, FocusTwin, GeneralizedTwin
 from tests.reference.capped import CappedTwin
+from tests.reference.conflicts import FedFVTwin, FedMGDATwin
 from tests.reference.drive import ATOL, RTOL, D, N, Play
 from tests.reference.fdms import FDMSTwin, RaceTwin
 from tests.reference.fedavg import IgnoreTwin
@@ -15,6 +17,7 @@ from tests.reference.fedavg_is import FedAvgISTwin
 from tests.reference.fedgs import best_pick, distances, objective
 from tests.reference.fedvarp import FedVARPTwin
 from tests.reference.guard import NormGuardTwin
+from tests.reference.kriging import KrigingTwin
 from tests.reference.memory import FedARTwin, MIFATwin
 from tests.reference.scaffold import ScaffoldTwin
 from tests.reference.servers import (
@@ -30,20 +33,28 @@ from understudy import (
     FDMS,
     MIFA,
     Adam,
+    AmplifiedScaffold,
     Arrivals,
     Blind,
     ByData,
     Capped,
+    Concord,
     Everyone,
     Extrapolated,
     FedAR,
     FedAvgIS,
+    FedFV,
     FedGS,
+    FedMGDA,
     FedVARP,
+    Focus,
     Gather,
+    GeneralizedFedAvg,
     HoeffdingRace,
     Ignore,
     KeepAsking,
+    Kriging,
+    Linear,
     Local,
     Median,
     Momentum,
@@ -236,6 +247,69 @@ def test_waiting_for_those_who_were_drawn(seed, inner, weighting) -> None:
     assert n_waited >= 3
 
 
+@pytest.mark.parametrize(
+    ("options", "aggregator", "schedule"),
+    [
+        ({}, Linear(), inverse_time),
+        ({"nearest": 2}, Linear(), constant),
+        ({}, Concord(bound=None), inverse_time),
+        (
+            {"nugget": 0.3, "decay": 0.8, "evidence_decay": 0.9, "prior": 1.0, "alike": 1.0},
+            Concord(0.3, centred=False, bound=None),
+            constant,
+        ),
+        ({}, Concord(bound=1.2), constant),
+    ],
+    ids=["plain", "nearest", "concord", "other settings", "bound"],
+)
+@pytest.mark.parametrize(
+    ("sampler", "weighting", "retire"),
+    [(Everyone(), "examples", (16, 2)), (Blind(Uniform(4)), "clients", None)],
+    ids=["everyone", "some"],
+)
+def test_kriging(seed, sampler, weighting, retire, schedule, options, aggregator) -> None:
+    compensator = Kriging(**options, exact=0 if "nearest" in options else 256)
+    strategy = Strategy(
+        sampler=sampler,
+        compensator=compensator,
+        aggregator=aggregator,
+        local=Local(schedule=schedule),
+        weighting=weighting,
+    )
+    n_parameters = D - 2
+    play = Play(strategy, seed, n_parameters=n_parameters)
+    twin = KrigingTwin(N, D, n_parameters, owed=lambda: play.owed, **options)
+
+    def combine(parts):
+        if isinstance(aggregator, Linear):
+            return concord.plain_update(parts, D, n_parameters)
+        return concord.update(
+            parts,
+            D,
+            n_parameters,
+            aggregator.ridge,
+            share=twin.share,
+            centred=aggregator.centred,
+            bound=aggregator.bound,
+            buffers_from=("came",),
+        )
+
+    play.run(twin, combine=combine, retire=retire)
+    assert twin.n_late > twin.n_dropped
+
+
+@pytest.mark.parametrize(
+    ("compensator", "twin"),
+    [(Ignore(), IgnoreTwin), (FDMS(), FDMSTwin), (MIFA(), MIFATwin), (FedAvgIS(), FedAvgISTwin)],
+    ids=lambda value: getattr(value, "__name__", repr(value)),
+)
+@pytest.mark.parametrize("bound", [None, 1.5])
+def test_concord(seed, compensator, twin, bound) -> None:
+    strategy = Strategy(compensator=compensator, aggregator=Concord(bound=bound))
+    play = Play(strategy, seed)
+    play.run(twin(N, D), combine=lambda parts: concord.update(parts, D, D, bound=bound))
+
+
 @by_weighting
 @pytest.mark.parametrize(
     ("compensator", "twin"),
@@ -361,6 +435,32 @@ def test_servers(seed, schedule, name) -> None:
     Play(Strategy(server=server), seed).run(IgnoreTwin(N, D), server=twin)
 
 
+substitutions = pytest.mark.parametrize(
+    ("compensator", "twin"),
+    [(Ignore(), IgnoreTwin), (FDMS(), FDMSTwin), (Stale(), StaleTwin)],
+    ids=lambda value: getattr(value, "__name__", repr(value)),
+)
+
+
+@substitutions
+@pytest.mark.parametrize(("epsilon", "length"), [(0.1, "mean"), (1.0, "unit"), (0.0, "mean")])
+def test_fedmgda(seed, compensator, twin, epsilon, length) -> None:
+    aggregator = FedMGDA(epsilon, length)
+    strategy = Strategy(compensator=compensator, aggregator=aggregator, weighting="examples")
+    play = Play(strategy, seed, rtol=1e-10)
+    play.run(twin(N, D), combine=FedMGDATwin(D, epsilon, length))
+
+
+@substitutions
+@pytest.mark.parametrize("alpha", [0.0, 0.1, 0.5])
+@pytest.mark.parametrize("external", ["none", "absent", "came"])
+def test_fedfv(seed, compensator, twin, alpha, external) -> None:
+    aggregator = FedFV(alpha, external)
+    strategy = Strategy(compensator=compensator, aggregator=aggregator, weighting="examples")
+    play = Play(strategy, seed, rtol=1e-10)
+    play.run(twin(N, D), combine=FedFVTwin(D, alpha, external))
+
+
 @by_weighting
 @pytest.mark.parametrize(
     ("rows", "scale", "epsilon", "damping"),
@@ -392,6 +492,57 @@ def test_extrapolated(seed, weighting, compensator, twin, rows, scale, epsilon, 
             assert applied.notes["server_factor"] == pytest.approx(server.factor, rel=1e-10)
             factors.append(server.factor)
     assert max(factors) > 1.2, "no step was longer: the test shows nothing"
+
+
+@pytest.mark.parametrize(("period", "factor"), [(1, 2.0), (3, 1.5), (10, 0.5)])
+@pytest.mark.parametrize("n_parameters", [D, D - 2])
+def test_generalized_fedavg(seed, period, factor, n_parameters) -> None:
+    strategy = Strategy(server=GeneralizedFedAvg(period, factor))
+    play = Play(strategy, seed, n_parameters=n_parameters, rtol=1e-10)
+    twin = GeneralizedTwin(play.params(), period, factor, n_parameters)
+    play.run(IgnoreTwin(N, D), server=twin)
+
+
+@by_schedule
+@pytest.mark.parametrize("period", [1, 4])
+@pytest.mark.parametrize("n_parameters", [D, D - 2])
+def test_amplified_scaffold(seed, schedule, period, n_parameters) -> None:
+    local = Local(lr=0.1, schedule=schedule, rule=AmplifiedScaffold(period))
+    strategy = Strategy(sampler=Uniform(4), local=local)
+    play = Play(strategy, seed, n_parameters=n_parameters, rtol=1e-10)
+    variates = AmplifiedScaffoldTwin(N, D, n_parameters, period)
+    n_checked = 0
+    for now, cohort, _ in play.against(IgnoreTwin(N, D)):
+        for i in cohort.asked.tolist():
+            expected = variates.correction(i)
+            np.testing.assert_allclose(play.corrections[i], expected, rtol=1e-10, atol=ATOL)
+            n_checked += bool(np.any(expected != 0))
+        came = {int(i): now.deltas[i] for i in cohort.asked if now.shows_up[i]}
+        variates.learn(came, {i: int(now.n_steps[i]) for i in came}, play.lr(now.t))
+    assert n_checked >= 50
+
+
+@by_schedule
+@pytest.mark.parametrize("sampler", [Everyone(), Uniform(4)], ids=repr)
+@pytest.mark.parametrize("n_parameters", [D, D - 2])
+def test_focus(seed, schedule, sampler, n_parameters) -> None:
+    strategy = Strategy(
+        sampler=sampler,
+        compensator=MIFA(wait=False),
+        local=Local(lr=0.1, schedule=schedule, rule=Focus()),
+        weighting="clients",
+    )
+    play = Play(strategy, seed, n_parameters=n_parameters, rtol=1e-10)
+    twin = FocusTwin(N, D, n_parameters)
+    before = twin.gradient.copy()
+    for _, cohort, _ in play.against(twin):
+        for i in cohort.asked.tolist():
+            np.testing.assert_allclose(play.corrections[i], -before[i], rtol=1e-10, atol=ATOL)
+        before = twin.gradient.copy()
+    remembered = play.state.local.gradients
+    for i in range(N):
+        gradient = remembered.get(i).numpy()
+        np.testing.assert_allclose(gradient, twin.gradient[i], rtol=1e-10, atol=ATOL)
 
 
 @by_schedule

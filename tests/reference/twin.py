@@ -35,6 +35,8 @@ def constant_step(t: int) -> float:
 class Twin:
     """A round is: fill from the old memory, sum, then learn."""
 
+    fills_without_arrivals = False
+
     def __init__(self, n_clients: int, d: int) -> None:
         self.n_clients = n_clients
         self.d = d
@@ -63,8 +65,9 @@ class Twin:
         if active is None:
             active = np.ones(self.n_clients, dtype=bool)
         facts = Facts(t, list(wanted), dict(came), q, base, lr, p, active, late or {}, params)
-        # a round in which nobody came takes no step
-        self.parts = self.fill(facts) if facts.came else []
+        # a round in which nobody came takes no step, but of those that step on late updates
+        asked = facts.came or self.fills_without_arrivals
+        self.parts = self.fill(facts) if asked else []
         update = weighted_sum(self.parts, self.d) if self.parts else None
         self.learn(facts)
         return update

@@ -27,7 +27,7 @@ from understudy import (
     resume,
 )
 from understudy.core.types import RoundEnd, RoundStart, Setup
-from understudy.graph.dependency_graph import MAX_CLIENTS
+from understudy.graph.sparse_graph import MAX_SPARSE_CLIENTS
 from understudy.memory.rows import RowStore
 from understudy.server import strategy as module
 from understudy.server.state import ServerState, leaves, row_stores
@@ -173,7 +173,7 @@ def test_retiring_twice_and_resuming_change_nothing(tmp_path: Path) -> None:
     again.close()
 
 
-@pytest.mark.parametrize("n_clients", [1, MAX_CLIENTS])
+@pytest.mark.parametrize("n_clients", [1, MAX_SPARSE_CLIENTS])
 def test_the_only_client_and_one_of_as_many_as_can_be_may_leave(n_clients: int) -> None:
     """A part may refuse one client more; there is no population of none."""
     strategy = Strategy(sampler=FedGS(m=1, graph="updates"))

@@ -11,11 +11,14 @@ from tests.simulation.small import SEED, all_facts, cohort, facts
 from understudy import (
     FDMS,
     Blind,
+    Concord,
     Deadline,
     FedAvgIS,
     FixedDropout,
     Ignore,
+    Kriging,
     Latency,
+    Linear,
     Local,
     Markov,
     Outcome,
@@ -281,7 +284,7 @@ def test_looking_changes_no_bit(clustered, name, delay):
     for log, other in zip(with_logs, logs, strict=True):
         one, two = facts(log), facts(other)
         for name_of_note in list(one["notes"]):
-            if name_of_note.startswith("oracle_error") or name_of_note in own:
+            if name_of_note.startswith("oracle_") or name_of_note in own:
                 del one["notes"][name_of_note]
         assert one.pop("errors") is not None
         assert two.pop("errors") is None
@@ -293,3 +296,42 @@ def test_the_same_figures_again(clustered):
         return all_facts(started(clustered, STRATEGIES["fdms"]))
 
     assert logs() == logs()
+
+
+@pytest.mark.parametrize("aggregator", [Linear(), Concord()], ids=repr)
+def test_stand_ins_weighted_by_shares(clustered, aggregator):
+    """Stale: a last update has the error that a stand-in has, however the aggregator weighs it."""
+    strategy = Strategy(compensator=Stale(), aggregator=aggregator, local=LOCAL)
+    run = started(clustered, strategy, rounds=4)
+    last = np.zeros((10, 650))
+    for log, true, update in rounds(run, clustered, strategy):
+        came = log.outcome == Outcome.CAME
+        stood_in = np.where(came[:, None], true, last)
+        mean, full = stood_in.mean(axis=0), true.mean(axis=0)
+        notes = log.notes
+        assert notes["oracle_stand_ins_error"] == pytest.approx(squared(mean - full), rel=1e-4)
+        relative = squared(mean - full) / squared(full)
+        assert notes["oracle_stand_ins_error_relative"] == pytest.approx(relative, rel=1e-4)
+        cosine = mean @ full / np.linalg.norm(mean) / np.linalg.norm(full)
+        assert notes["oracle_cosine"] == pytest.approx(cosine, rel=1e-4)
+        assert notes["oracle_error"] == pytest.approx(squared(update - full), rel=1e-4)
+        known = ~came & last.any(axis=1)
+        if known.any():
+            error = squared((last - true)[known]) / squared(true[known])
+            assert notes["oracle_last_update_error"] == pytest.approx(error, rel=1e-4)
+            assert notes["oracle_stand_in_error_known"] == pytest.approx(error, rel=1e-4)
+        else:
+            assert "oracle_last_update_error" not in notes
+        last[came] = true[came]
+
+
+def test_errors_of_krigings_stand_ins(clustered):
+    strategy = Strategy(compensator=Kriging(), aggregator=Concord(), local=LOCAL)
+    logs = list(started(clustered, strategy, rounds=6))
+    assert all(0 < log.notes["oracle_stand_in_error"] < 4 for log in logs[1:])  # all came first
+    known = [log.notes for log in logs if "oracle_last_update_error" in log.notes]
+    assert len(known) >= 4
+    for log in logs:
+        absent = np.unique(log.ids[log.outcome[log.ids] != Outcome.CAME])
+        for client in absent:  # one error for each client, in all of its entries
+            assert len(set(log.errors[log.ids == client])) == 1

@@ -261,7 +261,7 @@ def last_round(run: Run, task: Task) -> UpdateGame:
         raise ValueError(f"shapley: round {log.t} has more contributions than its log keeps")
     server, d = task.strategy.server, run.state.n_parameters
     lr = server.lr * server.schedule(run.state.updates_before(log.t))
-    steps = memory.rows.gather(log.ids).to(run.state.params.device)
+    steps = memory.gather(log.ids).to(run.state.params.device)
     steps[:, :d] *= lr  # buffers are moved by the update as it is
     moved = torch.zeros_like(run.state.params, dtype=torch.float64)
     for row, coef in zip(steps, log.coef.tolist(), strict=True):

@@ -23,8 +23,8 @@ def list_parts(
 
     KIND is one of strategies, samplers, compensators, races, cutoffs,
     guards, aggregators, servers, local, rules, schedules, availability,
-    delays, data, partitions, models, losses, analyses, measures: describes
-    each of its names. NAME is one of these names: describes it in full.
+    chances, delays, data, partitions, models, losses, analyses, measures:
+    describes each of its names. NAME is one of these names: describes it in full.
     Without either, all names are listed.
 
     understudy list
@@ -77,6 +77,7 @@ SECTIONS = (
     Section(
         "availability", "availability mode", "which clients can be reached", "registry:AVAILABILITY"
     ),
+    Section("chances", "chances", "each client's own p, for an availability", "registry:CHANCES"),
     Section("delays", "delay", "how long clients take, and which fail", "registry:DELAYS"),
     Section(
         "data",
@@ -245,9 +246,17 @@ def _value(default: object) -> str:
     if inspect.isfunction(default):
         return default.__name__
     kind: Any = type(default)
-    if is_dataclass(default) and default == kind():
+    if is_dataclass(default) and _has_defaults(kind) and default == kind():
         return _registered_name(kind)
     return repr(default)
+
+
+def _has_defaults(kind: Any) -> bool:
+    """Whether a part can do without any setting: of two, one may have to be given."""
+    return not any(
+        "or" in item.metadata or (item.default is MISSING and item.default_factory is MISSING)
+        for item in fields(kind)
+    )
 
 
 def _registered_name(part: type[Any]) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,12 +15,14 @@ from understudy.commands import stored_study, text
 from understudy.core.printable import one_line
 
 if TYPE_CHECKING:
-    from understudy.studies.statistics.representation import Representation, StoodIn
+    from understudy.representation import ClientFacts, Representation, RunWarning
+    from understudy.representation.pairs import Pairs, StoodIn
     from understudy.studies.store.store import Store, StoredCell
 
 SHORTEST = 4  # digits of a key that are asked for
 SHOWN_KEY = 8  # digits of a key in a list
 MOST_PAIRS = 5
+MOST_WARNINGS = 10
 MOST_NAMED = 3  # cells that failed alike
 FIRST = ("data", "model", "strategy", "availability")  # of a configuration
 ACCURACY, LOSS = (
@@ -176,7 +179,8 @@ def _last(metrics: Mapping[str, float], name: str) -> str | None:
 
 
 def _cell(store: Store, key: str) -> Iterator[str]:
-    from understudy.studies.statistics.representation import Representation
+    from understudy.representation import ClientFacts, Warnings
+    from understudy.representation.pairs import Pairs
     from understudy.studies.store.client_names import client_names
 
     homes = {
@@ -203,9 +207,14 @@ def _cell(store: Store, key: str) -> Iterator[str]:
         yield "last metrics"
         yield from text.pairs({**metrics, **cell.findings_metrics})
     if cell.rounds:
-        call = Representation.of(store.logs(key))
-        names = client_names(cell.facts, len(call.wanted))
-        yield from _representation(call, names, cell.facts.get("left") or ())
+        facts = ClientFacts.told(cell.facts, store.resolved(key))
+        warnings, pairs = Warnings(facts), Pairs()
+        for log in store.logs(key):
+            warnings.add(log)
+            pairs.add(log)
+        names = client_names(cell.facts, warnings.representation.n_clients)
+        yield from _warnings(warnings)
+        yield from _representation(warnings.representation, pairs, names, facts)
     yield ""
     yield "configuration"
     resolved = store.resolved(key)
@@ -217,24 +226,40 @@ def _by(cell: StoredCell) -> str:
     return f", by understudy {cell.version}" if cell.version else ""
 
 
+def _warnings(warnings: Iterable[RunWarning]) -> Iterator[str]:
+    """What holds after the last round, then what held for a time; the latest of many."""
+    told = list(warnings)
+    shown = told[:MOST_WARNINGS]
+    if told:
+        yield ""
+        yield "who was left out, and other warnings"
+        for one in shown:
+            yield from text.item(str(one))
+        if len(told) > len(shown):
+            yield f"  and {len(told) - len(shown)} more"
+
+
 def _representation(
-    call: Representation, names: Sequence[str], gone: Sequence[int]
+    call: Representation, pairs: Pairs, names: Sequence[str], facts: ClientFacts
 ) -> Iterator[str]:
     from understudy.journal.bounded import LARGEST
 
-    left_out = call.left_out(gone=gone)
+    least = call.least(gone=facts.left)
     yield ""
-    if left_out:
-        yield f"least represented, of {text.count(call.n_rounds, 'round')}"
-        yield from text.columns(
-            [
-                ["client", "wanted", "came", "stood in for"],
-                *([one_line(names[k]), *map(str, heard)] for k, *heard in left_out),
-            ]
-        )
+    if least:
+        yield f"least represented, of {text.count(call.n_steps, 'round')} with a step"
+        head = ["client", "came", "fresh", "remembered", "age", "others", "nobody"]
+        rows = [
+            [one_line(names[one.client]), *_shares(one[1:4]), _age(one.age), *_shares(one[5:])]
+            for one in least
+        ]
+        yield from text.columns([head, *rows])
+    elif call.n_steps:
+        yield "every client was represented in every round with a step"
     else:
-        yield "every client was represented in every round"
-    if call.stood_in:
+        yield "no round took a step"
+    stood_in = pairs.most(MOST_PAIRS)
+    if stood_in:
         yield ""
         yield "who stood in for whom most"
         yield from text.columns(
@@ -242,13 +267,22 @@ def _representation(
                 ["for client", "stood in", "rounds"],
                 *(
                     [one_line(names[pair.absent]), _source(pair, names), str(pair.rounds)]
-                    for pair in call.stood_in[:MOST_PAIRS]
+                    for pair in stood_in
                 ),
             ]
         )
         if call.n_cut:
             rounds = text.count(call.n_cut, "round")
             yield f"of {rounds} only the {LARGEST} largest stand-ins of each client are kept"
+
+
+def _shares(shares: Iterable[float]) -> list[str]:
+    return [f"{100 * share:.0f} %" for share in shares]
+
+
+def _age(rounds: float) -> str:
+    """Mean age, in rounds."""
+    return "–" if math.isnan(rounds) else f"{rounds:.1f}"
 
 
 def _source(pair: StoodIn, names: Sequence[str]) -> str:

@@ -74,6 +74,13 @@ def wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, break_on_hyphens=False)
 
 
+def item(words: str) -> list[str]:
+    """A sentence of a list, with a mark before it."""
+    return textwrap.wrap(
+        words, WIDTH, initial_indent="  * ", subsequent_indent="    ", break_on_hyphens=False
+    )
+
+
 def first_line(error: str) -> str:
     return error.strip().partition("\n")[0]
 

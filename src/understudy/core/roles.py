@@ -53,6 +53,15 @@ class Availability(Protocol):
 
 
 @runtime_checkable
+class Chances(Protocol):
+    """How often each client can be reached, for availabilities that ask for it."""
+
+    def of(self, population: Population) -> Floats:
+        """(N,) probability of each client, in [0, 1]; the same at every call."""
+        ...
+
+
+@runtime_checkable
 class Sampler(Protocol):
     """Who is wanted in a round.
 
@@ -66,8 +75,8 @@ class Sampler(Protocol):
         """Distinct ids and their weights; reads only."""
         ...
 
-    def learn(self, state: Any, end: RoundEnd) -> None:
-        """Count all that were picked, whether they came or not."""
+    def learn(self, state: Any, end: RoundEnd) -> Mapping[str, float] | None:
+        """Count all that were picked, whether they came or not; it may return notes for the log."""
         ...
 
 
@@ -111,7 +120,13 @@ class Compensator(Protocol):
 
 @runtime_checkable
 class LocalRule(Protocol):
-    """How a client's gradient is altered while it trains."""
+    """How a client's gradient is altered while it trains.
+
+    It may have ``reply = "last_gradient"``: a client then sends −η times the gradient of its last
+    step, as altered, in place of its displacement (buffers: the displacement). With
+    ``decoded(state, arrivals, lr) -> Arrivals`` it makes of such replies what the other parts see;
+    late ones are dropped.
+    """
 
     @property
     def mu(self) -> float:

@@ -216,6 +216,8 @@ class Arrivals:
     start_round : (k,) ints, optional
         The round whose model each client started from; before the current one: a late update.
         Without it, all are of the current round.
+    seconds : (k,) numbers, optional
+        How long each answer took, from the question to its arrival; NaN where that is not known.
     """
 
     ids: Sequence[Any] | npt.NDArray[Any]
@@ -225,6 +227,7 @@ class Arrivals:
     losses: Sequence[Any] | npt.NDArray[Any] | None = None
     label_counts: Sequence[Any] | npt.NDArray[Any] | None = None
     start_round: Sequence[Any] | npt.NDArray[Any] | None = None
+    seconds: Sequence[Any] | npt.NDArray[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -253,6 +256,7 @@ class Cohort:
     start: Callable[[int], torch.Tensor] | None = None  # id -> (d,) model to start from
     correction: Callable[[int], torch.Tensor] | None = None  # id -> (d,) added to each gradient
     lr: float | None = None  # η, the local learning rate; None: by the round's number
+    available: Bools | None = None  # (N,) who could be reached, wanted or not
 
     @property
     def vectors_down(self) -> int:
@@ -400,6 +404,17 @@ class Contributions:
     def with_shares(self, share: Floats) -> Contributions:
         """The same, told what share each client (N,) has in the sum."""
         return replace(self, share=share[self.ids])
+
+    def vectors(self, rows: Ints) -> list[torch.Tensor]:
+        """The (d,) rows that some numbers point to."""
+        first = np.cumsum([0, *(len(block) for block in self.rows)])
+        if len(rows) and rows.max() >= first[-1]:
+            raise IndexError(f"row {rows.max()} is beyond the last block")
+        which = np.maximum(np.searchsorted(first, rows, side="right") - 1, 0)
+        within = (rows - first[which]).tolist()
+        return [
+            self.rows[block].data[row] for block, row in zip(which.tolist(), within, strict=True)
+        ]
 
     def by_row(self) -> tuple[Ints, Floats]:
         """Distinct rows in the order of first mention, and the sum of each one's coefficients."""

@@ -14,6 +14,7 @@ from flwr.serverapp.strategy import Result
 from understudy.core.printable import one_line
 from understudy.core.types import Applied, Outcome
 from understudy.flower.clients.roster import Client
+from understudy.representation import Warnings
 from understudy.server.state import ServerState
 from understudy.server.strategy import Strategy
 
@@ -145,3 +146,13 @@ def log_result(result: Result) -> None:
     logger.info("Final results:")
     for line in io.StringIO(str(result)):
         logger.info("\t%s", line.rstrip("\n"))
+
+
+def log_warnings(warnings: Warnings) -> None:
+    """Log who was left out of the run: what holds at its end, then what held for a time."""
+    rounds = warnings.representation.n_rounds
+    if len(warnings):
+        logger.warning("")
+        logger.warning("Who was left out, and other warnings of %d rounds:", rounds)
+        for one in warnings:
+            logger.warning("\t> %s", one)

@@ -58,7 +58,9 @@ from understudy.flower.rounds.outcomes import ClientOutcome
 from understudy.flower.rounds.sampled import Sampled
 from understudy.flower.rounds.server import LiveServer
 from understudy.journal.protocol import Journal
+from understudy.parts.local import UPDATE, reply_of
 from understudy.parts.samplers.uniform import Everyone
+from understudy.representation import Thresholds
 from understudy.server.strategy import Strategy
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
@@ -96,6 +98,8 @@ class UnderstudyStrategy(FlowerStrategy):
         As in Flower's FedAvg.
     train_metrics_aggr_fn, evaluate_metrics_aggr_fn : function, optional
         As in Flower's FedAvg; called with replies of the same keys only.
+    warn : Thresholds, optional
+        When it is told who is left out; see `understudy.representation`.
     clock : Clock, optional
         Time, for tests.
     deadline, quorum, grace, late_for, wait, poll
@@ -126,6 +130,7 @@ class UnderstudyStrategy(FlowerStrategy):
         configrecord_key: str = "config",
         train_metrics_aggr_fn: reported.Aggregate | None = None,
         evaluate_metrics_aggr_fn: reported.Aggregate | None = None,
+        warn: Thresholds | None = None,
         clock: Clock | None = None,
         deadline: float | None = None,
         quorum: float | None = None,
@@ -164,6 +169,8 @@ class UnderstudyStrategy(FlowerStrategy):
             keys=keys,
             introduce=introduce,
         )
+        if warn is not None and not isinstance(warn, Thresholds):
+            raise TypeError(f"warn: expected Thresholds, got {warn!r}")
         for name, share in (("train", fraction_train), ("evaluate", fraction_evaluate)):
             checks.number(f"fraction_{name}", share, low=0, high=1)
         self.fraction_train, self.fraction_evaluate = fraction_train, fraction_evaluate
@@ -185,6 +192,7 @@ class UnderstudyStrategy(FlowerStrategy):
             availability=availability,
             ledger=ledger,
             clock=clock,
+            limits=warn,
         )
         self.outcomes: tuple[ClientOutcome, ...] = ()  # of the last round
         self._mailbox = ReplyBox(timing, clock)
@@ -202,6 +210,11 @@ class UnderstudyStrategy(FlowerStrategy):
     def _with_sampler(self, strategy: Strategy) -> Strategy:
         if not isinstance(strategy, Strategy):
             raise TypeError(f"strategy: expected an understudy.Strategy, got {strategy!r}")
+        if reply_of(strategy.local) != UPDATE:
+            raise ValueError(
+                "strategy.local.rule: expected one whose clients send updates, got "
+                f"{strategy.local.rule!r}, which simulations only can train"
+            )
         if self.fraction_train not in (0, 1):
             if strategy.sampler != Everyone():
                 raise ValueError(
@@ -258,6 +271,11 @@ class UnderstudyStrategy(FlowerStrategy):
         deadline = min(self.timing.deadline, float(timeout))
         self._mailbox.timing = replace(self.timing, deadline=deadline)
         self.server.n_rounds = num_rounds
+        self.server.timing = {
+            "deadline": deadline,
+            "quorum": self.timing.quorum,
+            "grace": self.timing.grace,
+        }
         logger.info("Starting %s:", type(self).__name__)
         self.summary()
         result = Result()
@@ -284,6 +302,7 @@ class UnderstudyStrategy(FlowerStrategy):
         finally:
             self.server.close()
         logged.log_result(result)
+        logged.log_warnings(self.server.warnings)
         return result
 
     def _play(

@@ -56,6 +56,13 @@ TABLE_3_THRESHOLDS = (0.0, 0.01, 0.05, 0.1, 0.5)
 _EDGE_DEFAULTS = {"code": (0.01, 0.1), "paper": (0.1, 0.01)}  # threshold, sigma2
 
 
+def edge_form(edges: str) -> tuple[float, float]:
+    """Threshold and sigma^2 of a form of edge lengths, by default."""
+    if edges not in _EDGE_DEFAULTS:
+        raise ValueError(f'edges must be "code" or "paper", got {edges!r}')
+    return _EDGE_DEFAULTS[edges]
+
+
 def unknown_similarity(n_clients: int) -> Matrix:
     """V of clients of whom nothing is known: ones on the diagonal, NaN elsewhere."""
     similarity = np.full((n_clients, n_clients), np.nan)
@@ -130,9 +137,7 @@ def edge_lengths(
     The authors' code made the paper's Table 2; the paper states its own form for Table 3. Lengths
     too small for a float64 are set to the smallest normal one, so that an edge never becomes zero.
     """
-    if edges not in _EDGE_DEFAULTS:
-        raise ValueError(f'edges must be "code" or "paper", got {edges!r}')
-    default_threshold, default_sigma2 = _EDGE_DEFAULTS[edges]
+    default_threshold, default_sigma2 = edge_form(edges)
     threshold = default_threshold if threshold is None else threshold
     sigma2 = default_sigma2 if sigma2 is None else sigma2
     if not 0 <= threshold < np.inf:
@@ -295,8 +300,8 @@ def _check_size(matrix: ArrayLike) -> None:
     n_clients = np.shape(matrix)[0] if np.ndim(matrix) else 0
     if n_clients > MAX_CLIENTS:
         raise ValueError(
-            f"shortest paths of at most {MAX_CLIENTS} clients, got {n_clients}: the time grows "
-            f"with N^3 (half a minute at {MAX_CLIENTS}) and the matrix with N^2"
+            f"exact shortest paths of at most {MAX_CLIENTS} clients, got {n_clients}: the time "
+            f"grows with N^3 (half a minute at {MAX_CLIENTS}); sparse_distances takes more"
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +18,7 @@ __all__ = ["pick_dispersed"]
 Vector = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
+WEAKEST = 64  # members that are tried in a swap where work is counted
 _TOLERANCE = 1e-12  # relative: a gain below it is rounding, and must not drive a swap
 
 
@@ -29,6 +31,7 @@ def pick_dispersed(
     rng: np.random.Generator,
     restarts: int = 20,
     enumerate_up_to: int = 5000,
+    work: int | None = None,
 ) -> Ids:
     """The m candidates with the largest coefficient * s'Hs - penalty's, or nearly so.
 
@@ -51,6 +54,9 @@ def pick_dispersed(
         How many first clients to try, >= 1.
     enumerate_up_to
         Every subset is tried, and the result is exact, if there are at most so many.
+    work
+        About how many distances the search may read; None: as many as it takes. See
+        `counted_search` for what becomes of restarts and swaps.
 
     Returns
     -------
@@ -80,8 +86,34 @@ def pick_dispersed(
     if math.comb(len(order), m) <= enumerate_up_to:
         chosen = _enumerate(pairs, z, m)
     else:
-        chosen = _search(pairs, z, m, min(restarts, len(order)))
+        starts = min(restarts, len(order))
+        swaps = _Swaps(10 * m + 20, m, 4 * m)
+        if work is not None:
+            starts, made = counted_search(len(order), m, starts, work)
+            swaps = _Swaps(min(swaps.most, made), WEAKEST, 4 * WEAKEST)
+        chosen = _search(pairs, z, m, starts, swaps)
     return np.sort(order[chosen])
+
+
+def counted_search(n: int, m: int, restarts: int, work: int) -> tuple[int, int]:
+    """How many restarts, and swaps in each, read about `work` distances; never less than one start.
+
+    Half of the work is for the greedy starts, of m·n distances each; the rest for swaps, of one of
+    the 64 weakest members for one of the 256 most promising outsiders. With many members a pair is
+    little of a member's marginal value, so that the best swap is among these.
+    """
+    starts = max(1, min(restarts, work // (2 * m * n)))
+    per_start = work // starts
+    return starts, max(0, per_start - m * n) // (4 * n + 4 * WEAKEST**2)
+
+
+@dataclass(frozen=True)
+class _Swaps:
+    """How many are made at most, and among how many members and outsiders each is looked for."""
+
+    most: int
+    weakest: int
+    promising: int
 
 
 class _Pairs:
@@ -139,12 +171,12 @@ def _enumerate(pairs: _Pairs, z: Vector, m: int) -> NDArray[np.intp]:
     return chosen
 
 
-def _search(pairs: _Pairs, z: Vector, m: int, restarts: int) -> NDArray[np.intp]:
+def _search(pairs: _Pairs, z: Vector, m: int, restarts: int, swaps: _Swaps) -> NDArray[np.intp]:
     """The best of some local optima, one from each of the first clients 0..restarts-1."""
     best_value, best = -math.inf, np.arange(0)
     for first in range(restarts):
         members, marginal = _greedy(pairs, z, m, first)
-        _swap(pairs, members, marginal)
+        _swap(pairs, members, marginal, swaps)
         # The marginals' sum holds every pair twice and the penalty once.
         value = float((marginal[members] - z[members]).sum()) / 2
         if not len(best) or value > best_value + _TOLERANCE * abs(best_value):
@@ -166,24 +198,28 @@ def _greedy(pairs: _Pairs, z: Vector, m: int, first: int) -> tuple[NDArray[np.in
     return members, marginal
 
 
-def _swap(pairs: _Pairs, members: NDArray[np.intp], marginal: Vector) -> None:
+def _swap(pairs: _Pairs, members: NDArray[np.intp], marginal: Vector, swaps: _Swaps) -> None:
     """Make the best swaps, in place, until none gains."""
     m = len(members)
-    n_promising = min(4 * m, pairs.n - m)
+    n_promising = min(swaps.promising, pairs.n - m)
     outside = np.ones(pairs.n, dtype=bool)
     outside[members] = False
-    for _ in range(10 * m + 20):
+    for _ in range(swaps.most):
         others = np.flatnonzero(outside)
         promising = others
         if n_promising < len(others):
             cut = len(others) - n_promising
             promising = others[np.sort(np.argpartition(marginal[others], cut)[cut:])]
+        tried = np.arange(m)
+        if swaps.weakest < m:
+            tried = np.sort(np.argpartition(marginal[members], swaps.weakest)[: swaps.weakest])
         # a out, b in: b's marginal without a, less a's own
-        gains = marginal[promising] - pairs.block(members, promising)
-        gains -= marginal[members][:, None]
-        position, column = divmod(int(gains.argmax()), n_promising)
-        if not gains[position, column] > _TOLERANCE * np.abs(marginal[members]).max():
+        gains = marginal[promising] - pairs.block(members[tried], promising)
+        gains -= marginal[members[tried]][:, None]
+        place, column = divmod(int(gains.argmax()), n_promising)
+        if not gains[place, column] > _TOLERANCE * np.abs(marginal[members]).max():
             return
+        position = tried[place]
         leaves, enters = members[position], promising[column]
         members[position] = enters
         outside[leaves], outside[enters] = True, False

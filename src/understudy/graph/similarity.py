@@ -13,15 +13,18 @@ https://arxiv.org/abs/2211.13975. Equation numbers are this paper's.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 
-from understudy.core.types import Bools, Vectors
+from understudy.core.types import Vectors
+from understudy.graph.products import Rows, gram_float32, largest_entries, pieces, scaled_gram
 
 __all__ = [
+    "cosine_rows",
     "cosine_similarity",
     "cosines",
     "distances",
@@ -31,23 +34,28 @@ __all__ = [
 ]
 
 Matrix = NDArray[np.float64]
-Rows = Vectors | NDArray[np.floating]  # (k, d), or k vectors of length d
-
-_CHUNK = 1 << 22  # float64 values held at once while a Gram matrix is summed: 32 MB
 # Columns of a piece at the least, where there are thousands of rows; part of the bits of a run.
 _NARROWEST = 1024
 
 
 def cosines(
-    vectors: Vectors, n_parameters: int, groups: Sequence[NDArray[np.int64]] | None = None
+    vectors: Vectors,
+    n_parameters: int,
+    groups: Sequence[NDArray[np.int64]] | None = None,
+    *,
+    single: bool = False,
 ) -> Matrix:
     """(k, k) cosine of each pair over the first `n_parameters` entries; 0 where one is zero.
 
     With `groups` of positions only pairs within one of them are computed (see
-    `understudy.graph.pair_groups`); all other entries are 0.
+    `understudy.graph.pair_groups`); all other entries are 0. In `single` precision products take
+    half the time and cosines are off by about 1e-6; updates beyond its range are multiplied in
+    double precision all the same.
     """
-    largest = _largest(vectors, n_parameters)
-    products = _gram(vectors, n_parameters, largest, narrowest=_NARROWEST, groups=groups)
+    products = gram_float32(vectors, n_parameters, groups) if single else None
+    if products is None:
+        largest = largest_entries(vectors, n_parameters)
+        products = scaled_gram(vectors, n_parameters, largest, narrowest=_NARROWEST, groups=groups)
     norms = np.sqrt(np.diag(products))
     scale = np.outer(norms, norms)
     cosine = np.divide(products, scale, out=np.zeros_like(products), where=scale > 0)
@@ -56,18 +64,29 @@ def cosines(
 
 def distances(vectors: Vectors, n_parameters: int) -> Matrix:
     """(k, k) Euclidean distance of each pair over the first `n_parameters` entries."""
-    largest = float(_largest(vectors, n_parameters).max(initial=0.0)) or 1.0
+    largest = float(largest_entries(vectors, n_parameters).max(initial=0.0)) or 1.0
     scale = np.full(len(vectors), largest)
-    products = _gram(vectors, n_parameters, scale, narrowest=_NARROWEST)
+    products = scaled_gram(vectors, n_parameters, scale, narrowest=_NARROWEST)
     squares = np.diag(products)
     apart = np.sqrt(np.maximum(squares[:, None] + squares[None, :] - 2 * products, 0.0))
     with np.errstate(over="ignore"):  # a hostile update is as far as a number goes
         return np.asarray(np.minimum(apart * largest, np.finfo(np.float64).max))
 
 
-def gram(vectors: Vectors, n_parameters: int) -> Matrix:
-    """(k, k) scalar products over the first `n_parameters` entries, in float64."""
-    return _gram(vectors, n_parameters, np.zeros(len(vectors)), narrowest=_NARROWEST)
+def gram(vectors: Vectors, n_parameters: int, mix: Matrix | None = None) -> Matrix:
+    """(k, k) scalar products over the first `n_parameters` entries, in float64.
+
+    With `mix` (m, k) those (m, m) of mixtures of the vectors, which are never kept as a whole.
+    """
+    if mix is None:
+        return scaled_gram(vectors, n_parameters, np.zeros(len(vectors)), narrowest=_NARROWEST)
+    few = np.count_nonzero(mix) < mix.size / 4
+    mixing = csr_array(mix) if few else mix
+    total = np.zeros((len(mix), len(mix)))
+    for piece in pieces(vectors, n_parameters, _NARROWEST):
+        mixtures: Matrix = np.asarray(mixing @ piece)
+        total += mixtures @ mixtures.T
+    return total
 
 
 def cosine_similarity(features: ArrayLike) -> Matrix:
@@ -187,84 +206,83 @@ def functional_similarity(
     return np.maximum(cosine_similarity(np.array(rows).reshape(n_clients, width)), 0.0)
 
 
+def cosine_rows(
+    rows: Matrix | Sequence[torch.Tensor],
+    ids: NDArray[np.integer],
+    n_clients: int,
+    least: float = -1.0,
+) -> Callable[[int, int], Matrix]:
+    """A function that gives rows of V, (N, N), which is never there as a whole.
+
+    Parameters
+    ----------
+    rows
+        What is compared: a matrix (k, f), or k vectors of one length. A row of zeros or with a NaN
+        is a client that is not known yet.
+    ids
+        (k,) whose rows they are, ascending; nothing is known of the other clients.
+    n_clients
+        N.
+    least
+        Smaller cosines are set to this one.
+
+    Notes
+    -----
+    Wide rows are multiplied once, in pieces of columns, and V is kept in float32; of narrow ones
+    the products are made when they are asked for.
+    """
+    k = len(rows)
+    d = (rows.shape[1] if isinstance(rows, np.ndarray) else len(rows[0])) if k else 0
+    largest = largest_entries(rows, d) if k and d else np.zeros(k)
+    known = np.isfinite(largest) & (largest > 0)
+    place = np.full(n_clients, -1)
+    place[ids[known]] = np.flatnonzero(known)
+    there = place >= 0
+    if isinstance(rows, np.ndarray) and d <= _NARROWEST:
+        unit = np.divide(rows, largest[:, None], out=np.zeros_like(rows), where=known[:, None])
+        unit /= np.maximum(np.sqrt((unit**2).sum(axis=1, keepdims=True)), 1e-300)
+
+        def products(of: NDArray[np.intp], among: NDArray[np.intp]) -> Matrix:
+            return unit[of] @ unit[among].T
+    else:
+        table = scaled_gram(rows, d, largest, narrowest=1, unknown=~known)
+        norms = np.sqrt(np.where(known, np.diagonal(table), 1.0))
+        table /= norms[:, None]
+        table /= norms[None, :]
+        cosine = table.astype(np.float32)
+        del table
+
+        def products(of: NDArray[np.intp], among: NDArray[np.intp]) -> Matrix:
+            return cosine[of][:, among].astype(np.float64)
+
+    def block(start: int, stop: int) -> Matrix:
+        found = np.full((stop - start, n_clients), np.nan)
+        mine = np.flatnonzero(there[start:stop])
+        if len(mine):
+            alike = np.clip(products(place[start + mine], place[there]), -1.0, 1.0)
+            found[np.ix_(mine, np.flatnonzero(there))] = np.maximum(alike, least)
+        found[np.arange(stop - start), np.arange(start, stop)] = 1.0
+        return found
+
+    return block
+
+
 def _known_cosines(rows: Rows, k: int, d: int, name: str) -> Matrix:
     """Cosines of k rows of length d; NaN between one that is zero or has a NaN and any other."""
-    largest = _largest(rows, d) if k and d else np.zeros(k)
+    largest = largest_entries(rows, d) if k and d else np.zeros(k)
     infinite = np.isinf(largest)
     if infinite.any():
         raise ValueError(
             f"{name} must be finite (or NaN: not known), row {infinite.argmax()} is not"
         )
     known = largest > 0  # false for NaN
-    gram = _gram(rows, d, largest, narrowest=1, unknown=~known)
-    norms = np.sqrt(np.where(known, np.diagonal(gram), 1.0))
-    cosine: Matrix = np.clip((gram + gram.T) / 2 / np.outer(norms, norms), -1.0, 1.0)
+    products = scaled_gram(rows, d, largest, narrowest=1, unknown=~known)
+    norms = np.sqrt(np.where(known, np.diagonal(products), 1.0))
+    cosine: Matrix = np.clip((products + products.T) / 2 / np.outer(norms, norms), -1.0, 1.0)
     cosine[~known, :] = np.nan
     cosine[:, ~known] = np.nan
     np.fill_diagonal(cosine, 1.0)
     return cosine
-
-
-def _gram(
-    rows: Rows,
-    n_columns: int,
-    scale: Matrix,
-    *,
-    narrowest: int,
-    unknown: Bools | None = None,
-    groups: Sequence[NDArray[np.int64]] | None = None,
-) -> Matrix:
-    """(k, k) scalar products of rows over their first columns, each divided by its scale.
-
-    `scale` (k,) is the largest entry of each row, so that no square leaves the range; where it is
-    not above zero, the row is taken as it is. Those `unknown` count as zero. One BLAS call for each
-    piece (and group, if only pairs within `groups` are wanted: the others stay 0), where a loop
-    over pairs would read every row k times.
-    """
-    total = np.zeros((len(rows), len(rows)))
-    divisor = np.where(scale > 0, scale, 1.0)[:, None]
-    for piece in _pieces(rows, n_columns, narrowest):
-        piece /= divisor
-        if unknown is not None:
-            piece[unknown] = 0.0
-        if groups is None or (len(groups) == 1 and len(groups[0]) == len(rows)):
-            total += piece @ piece.T
-        else:
-            total += _products_within(piece, groups)
-    return total
-
-
-def _products_within(piece: Matrix, groups: Sequence[NDArray[np.int64]]) -> Matrix:
-    """(k, k) scalar products of the rows of each group; 0 for pairs of no group."""
-    products = np.zeros((len(piece), len(piece)))
-    for group in groups:
-        members = piece[group]
-        products[np.ix_(group, group)] = members @ members.T
-    return products
-
-
-def _largest(rows: Rows, n_columns: int) -> Matrix:
-    """(k,) largest absolute entry of each row; NaN where it has one."""
-    if isinstance(rows, np.ndarray):
-        return np.array([np.abs(row[:n_columns]).max() for row in rows], dtype=np.float64)
-    return np.array([float(row[:n_columns].abs().max()) for row in rows])
-
-
-def _pieces(rows: Rows, n_columns: int, narrowest: int) -> Iterator[Matrix]:
-    """(k, width) copies in float64 of some columns after the other."""
-    width = max(narrowest, _CHUNK // max(1, len(rows)))
-    for start in range(0, n_columns, width):
-        columns = slice(start, min(start + width, n_columns))
-        if isinstance(rows, np.ndarray):
-            yield rows[:, columns].astype(np.float64)
-            continue
-        if isinstance(rows, torch.Tensor):
-            piece = rows[:, columns]
-        else:
-            # rows of a memory on the disk are on the CPU, wherever those are that came
-            device = rows[0].device
-            piece = torch.stack([row[columns].to(device) for row in rows])
-        yield piece.detach().cpu().to(torch.float64, copy=True).numpy()
 
 
 def _to_numpy(values: torch.Tensor) -> Matrix:

@@ -222,6 +222,12 @@ OF_ROUNDS = {
             "oracle_error_wanted", "oracle error wanted",
             "substitution error ‖e‖² against the wanted", **LOWER,
         ),
+        Measure("oracle_stand_ins_error", "error of the stand-ins' sum", **LOWER),
+        Measure("oracle_stand_ins_error_relative", "relative error of the stand-ins' sum", **LOWER),
+        Measure("oracle_cosine", "cosine of the stand-ins' sum with the true mean"),
+        Measure("oracle_stand_in_error", "relative error of a stand-in", **LOWER),
+        Measure("oracle_stand_in_error_known", "the same, of clients with a memory", **LOWER),
+        Measure("oracle_last_update_error", "relative error of the last update", **LOWER),
         Measure(
             "oracle_error_wanted_relative", "oracle error wanted relative",
             "substitution error ‖e‖² against the wanted, relative", **LOWER,

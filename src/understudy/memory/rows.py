@@ -117,6 +117,19 @@ class RowStore:
         rows[slots >= 0] = self._data[slots[slots >= 0]]
         return rows
 
+    def part(self, clients: Ints, columns: Ints) -> torch.Tensor:
+        """(len(clients), len(columns)): a copy of some entries of their rows, zeros where none."""
+        there = np.flatnonzero(self.slot[clients] >= 0)
+        slots = self.slot[clients[there]]
+        self._verify(slots)
+        place = torch.from_numpy(np.asarray(columns)).to(self.device)
+        found = self._data[torch.from_numpy(slots).to(self.device)[:, None], place]
+        if len(there) == len(clients):
+            return found
+        whole = found.new_zeros((len(clients), len(columns)))
+        whole[torch.from_numpy(there).to(self.device)] = found
+        return whole
+
     def block(self) -> Block:
         """All slots as one block: the row of client i is number `slot[i]`."""
         self._verify(self.slot[self.known])
@@ -175,6 +188,22 @@ class RowStore:
         """Remember several rows."""
         for client, row in zip(clients, rows, strict=True):
             self.put(int(client), row)
+
+    def put_part(self, clients: Ints, columns: Ints, values: torch.Tensor) -> None:
+        """Change some entries of their rows; where there was no row, its others are zeros.
+
+        In memory nothing else is touched. A file gets whole rows, as by `put`.
+        """
+        place = torch.from_numpy(np.asarray(columns)).to(self.device)
+        new = self.slot[clients] < 0
+        if self.path is None and not new.any():
+            slots = torch.from_numpy(self.slot[clients]).to(self.device)
+            self._data[slots[:, None], place] = values
+            return
+        for client, row in zip(clients.tolist(), values, strict=True):
+            whole = self.get(client).clone()
+            whole[place] = row
+            self.put(client, whole)
 
     def drop(self, client: int) -> None:
         """Forget a client's row."""

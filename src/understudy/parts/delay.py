@@ -167,7 +167,7 @@ class Latency:
         return LatencyState(
             step_seconds=self.step_seconds * np.exp(self.step_spread * drawn[:, 0]),
             link=np.exp(self.link_spread * drawn[:, 1]),
-            sizes=_sizes(population, local),
+            sizes=sizes_for_steps("Latency", population, local),
             n_down=1,
             n_params=int(n_params),
             _local=local,
@@ -179,31 +179,30 @@ class Latency:
     def delay(self, state: LatencyState, asked: Ints, t: int, rng: np.random.Generator) -> Floats:
         megabits = state.n_params * BITS_PER_PARAMETER / 1e6
         links = megabits * (state.n_down / self.download_mbit + 1 / self.upload_mbit) / state.link
-        computing = _n_steps(state, t) * state.step_seconds
+        computing = steps_in_round(state._local, state.sizes, t) * state.step_seconds
         jitter = np.exp(self.jitter * rng.normal(size=len(state.link)))
         return np.asarray(((links + computing) * jitter)[asked])
 
 
-def _sizes(population: Population, local: Local) -> Floats:
-    """(N,) training examples, where epochs make steps of them."""
+def sizes_for_steps(asker: str, population: Population, local: Local) -> Floats:
+    """(N,) training examples, where epochs make steps of them; else NaN."""
     if local.steps is not None:
         return np.full(population.n_clients, np.nan)
     sizes = population.n_examples
     if sizes is None or np.isnan(sizes).any():
         raise ValueError(
-            "Latency needs population.n_examples of every client to know how many steps its "
+            f"{asker} needs population.n_examples of every client to know how many steps its "
             f"{local.epochs} epochs are; give Population(n_clients, n_examples=[…]), or "
             "Local(steps=…)"
         )
     return sizes.copy()
 
 
-def _n_steps(state: LatencyState, t: int) -> Floats:
+def steps_in_round(local: Local, sizes: Floats, t: int) -> Floats:
     """(N,) local steps of each client in round `t`."""
-    local = state._local
     if local.steps is not None:
-        return np.full(len(state.link), float(local.steps))
-    return np.asarray(local.epochs * np.ceil(state.sizes / local.batch_size_at(t)))
+        return np.full(len(sizes), float(local.steps))
+    return np.asarray(local.epochs * np.ceil(sizes / local.batch_size_at(t)))
 
 
 @dataclass(frozen=True)

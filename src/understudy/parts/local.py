@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from understudy.server.strategy import Strategy
 
 
+UPDATE, LAST_GRADIENT = "update", "last_gradient"  # what a client sends
+
+
 @dataclass(frozen=True)
 class Plain:
     """Plain stochastic gradient descent."""
@@ -91,16 +94,7 @@ class Scaffold:
     needs_steps = True
 
     def check(self, strategy: Strategy) -> None:
-        if strategy.local.momentum > 0:
-            raise ValueError(
-                "local.momentum: expected 0 with Scaffold, whose variates are the mean gradient "
-                f"of plain steps, got {strategy.local.momentum!r}"
-            )
-        if not strategy.local.plain_sgd:
-            raise ValueError(
-                "local.optimizer: expected 'sgd' without options with Scaffold, whose variates are "
-                f"the mean gradient of plain steps, got {strategy.local.optimizer!r}"
-            )
+        refuse_unless_plain_steps(self, strategy)
 
     def init(self, setup: Setup) -> ScaffoldState:
         return ScaffoldState(common=torch.zeros_like(setup.params), own=setup.rows())
@@ -125,6 +119,26 @@ class Scaffold:
         state.common += change / n_active
 
 
+def reply_of(local: Local) -> str:
+    """What a client sends: its displacement, or the last gradient times −η."""
+    return str(getattr(local.rule, "reply", UPDATE))
+
+
+def refuse_unless_plain_steps(rule: LocalRule, strategy: Strategy) -> None:
+    """For `check`: the rule reads gradients off what clients send."""
+    name = type(rule).__name__
+    if strategy.local.momentum > 0:
+        raise ValueError(
+            f"local.momentum: expected 0 with {name}, whose variates are gradients of plain steps, "
+            f"got {strategy.local.momentum!r}"
+        )
+    if not strategy.local.plain_sgd:
+        raise ValueError(
+            f"local.optimizer: expected 'sgd' without options with {name}, whose variates are "
+            f"gradients of plain steps, got {strategy.local.optimizer!r}"
+        )
+
+
 @dataclass(frozen=True)
 class Local:
     """How a client trains in one round.
@@ -147,7 +161,7 @@ class Local:
     momentum, weight_decay : float
         As in torch's SGD; given to other optimizers too, and refused where they have none.
     rule : LocalRule
-        `Plain`, `Proximal` or `Scaffold`.
+        `Plain`, `Proximal`, `Scaffold`, `AmplifiedScaffold` or `Focus`.
     optimizer : str
         A class of ``torch.optim`` in upper or lower case, such as ``"adam"``; created for each
         client and round, without memory.

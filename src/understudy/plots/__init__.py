@@ -14,8 +14,10 @@ from understudy.plots.differences import differences
 from understudy.plots.federation import OUTCOME_COLOURS, attendance, partition
 from understudy.plots.levels import intervals, levels
 from understudy.plots.pairs import similarity, stood_in
+from understudy.plots.represented import represented
 from understudy.plots.saving import pdf, png, svg
 from understudy.plots.style import Style, styles
+from understudy.plots.traces import trace
 
 __all__ = [
     "OUTCOME_COLOURS",
@@ -30,10 +32,12 @@ __all__ = [
     "partition",
     "pdf",
     "png",
+    "represented",
     "sampling_counts",
     "similarity",
     "stood_in",
     "styles",
     "substitution_error",
     "svg",
+    "trace",
 ]

@@ -60,7 +60,7 @@ def attendance(
         Written above.
     """
     if not is_runs(outcomes):
-        return _attendance({None: (_checked(outcomes), groups, names)}, title)
+        return client_map({None: (_checked(outcomes), groups, names)}, title)
     runs: Any = outcomes
     panels = {
         (label, position): (
@@ -72,7 +72,7 @@ def attendance(
     }
     if not panels:
         raise ValueError("outcomes: expected at least one run, got none")
-    return _attendance(panels, title)
+    return client_map(panels, title)
 
 
 def _checked(outcomes: Any) -> npt.NDArray[Any]:
@@ -82,12 +82,28 @@ def _checked(outcomes: Any) -> npt.NDArray[Any]:
     return table
 
 
-def _attendance(
-    panels: Mapping[Any, tuple[npt.NDArray[Any], Any, Any]], title: str | None
+def client_map(
+    panels: Mapping[Any, tuple[npt.NDArray[Any], Any, Any]],
+    title: str | None,
+    kinds: Mapping[int, tuple[str, str]] | None = None,
 ) -> Figure:
-    """A panel for each table, one below the other; one legend."""
+    """A panel for each table, rounds × clients, one below the other; one legend.
+
+    Parameters
+    ----------
+    panels : mapping
+        Label → table, groups and names of its clients.
+    title : str, optional
+        Written above.
+    kinds : mapping, optional
+        Value of a table → its colour and name, in the legend's order, from 0 on without a gap;
+        by default those of `Outcome`, or of bool.
+    """
     tables = [table for table, _, _ in panels.values()]
-    if tables[0].dtype == np.bool_:
+    if kinds is not None:
+        colours = {value: colour for value, (colour, _) in kinds.items()}
+        names = {value: name for value, (_, name) in kinds.items()}
+    elif tables[0].dtype == np.bool_:
         colours, names = PRESENCE_COLOURS, PRESENCE_NAMES
     else:
         colours = {int(outcome): colour for outcome, colour in OUTCOME_COLOURS.items()}

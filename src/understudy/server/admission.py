@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
 from numbers import Integral, Real
 from typing import Any
 
@@ -151,7 +152,8 @@ def admit(
 def _columns(arrivals: Arrivals) -> dict[str, Any]:
     """The fields as plain sequences of one length; a wrong length is the caller's own mistake."""
     fields: dict[str, Any] = {}
-    for name in ("ids", "deltas", "n_examples", "n_steps", "losses", "label_counts", "start_round"):
+    for item in dataclass_fields(Arrivals):
+        name = item.name
         value = getattr(arrivals, name)
         if isinstance(value, torch.Tensor) and name != "deltas":
             value = value.tolist()
@@ -314,6 +316,7 @@ def _take(
         n_examples=floats("n_examples"),
         n_steps=floats("n_steps"),
         losses=floats("losses"),
+        seconds=floats("seconds"),
         label_counts=_histograms(fields["label_counts"], positions, n_classes),
         start_round=ints([t if start is None else int(start[i]) for i in positions]),
     )

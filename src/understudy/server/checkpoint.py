@@ -62,6 +62,7 @@ LATER = (
     "extra.availability",
     "extra.flight.rows",
     "extra.recent",
+    "extra.flight.seconds",
 )
 
 __all__ = ["FolderInUse", "commit", "load_state", "resume", "save_state"]

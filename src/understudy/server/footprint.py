@@ -15,7 +15,7 @@ import torch
 
 from understudy.core.rng import generator
 from understudy.core.types import Population, Setup
-from understudy.memory.rows import RowStore, stride_bytes
+from understudy.memory.rows import RowStore
 from understudy.server.part_state import part_states
 from understudy.server.state import leaves
 
@@ -48,9 +48,12 @@ def measure(
     n, item = population.n_clients, dtype.itemsize
     params = torch.empty(n_params, dtype=dtype, device="meta")
 
-    def rows(width: int | None = None, dtype: torch.dtype | None = None) -> RowStore:
+    def rows(
+        width: int | None = None, dtype: torch.dtype | None = None, slots: int | None = None
+    ) -> RowStore:
         size = n_params if width is None else width
-        return RowStore(n, size, params.dtype if dtype is None else dtype, "meta")
+        of = params.dtype if dtype is None else dtype
+        return RowStore(n, size, of, "meta", slots=slots)
 
     setup = Setup(population, params, n_params, 0, generator(0, "footprint"), rows)
     small = n_params * item  # the model
@@ -60,7 +63,7 @@ def measure(
             if isinstance(value, RowStore):
                 in_memory += value.bytes()
                 # a committed row and a new one of everybody, at the most
-                on_disk += 2 * n * stride_bytes(value.width, value.dtype)
+                on_disk += 2 * value.bytes()
             elif isinstance(value, torch.Tensor):
                 small += value.numel() * value.element_size()
             elif isinstance(value, np.ndarray):

@@ -107,6 +107,7 @@ def select_cohort(
             start=None if starts is None else starts(state.compensator, asked),
             correction=strategy.local.rule.correction(state.local, asked),
             lr=strategy.local.lr_at(state.updates),
+            available=reachable,
         )
 
 
@@ -139,7 +140,7 @@ def fill_round(
         learn_facts(state, admitted.late)
         learn_facts(state, admitted.fresh)
         clock.lap("admit")
-        fresh, late = admitted.fresh, admitted.late
+        fresh, late = decoded_by(strategy, state, cohort, admitted.fresh, admitted.late)
         notes: dict[str, float] = {}
         if strategy.guard is not None:
             fresh, late, said = strategy.guard.guard(state.guard, fresh, late)
@@ -182,7 +183,8 @@ def finish_round(strategy: Strategy, state: ServerState, filled: Filled) -> Appl
             clock.lap("step")
         said = strategy.compensator.learn(state.compensator, end, step)
         notes.update(answers.notes(strategy.compensator, "learn", said))
-        strategy.sampler.learn(state.sampler, end)
+        said = strategy.sampler.learn(state.sampler, end)
+        notes.update(answers.notes(strategy.sampler, "learn", said))
         strategy.local.rule.learn(state.local, end)
         clock.lap("learn")
     cohort = end.cohort
@@ -207,6 +209,16 @@ def finish_round(strategy: Strategy, state: ServerState, filled: Filled) -> Appl
         stepped=step is not None,
         timings=clock.laps,
     )
+
+
+def decoded_by(
+    strategy: Strategy, state: ServerState, cohort: Cohort, fresh: Arrivals, late: Arrivals
+) -> tuple[Arrivals, Arrivals]:
+    """Arrivals as all parts see them; a rule whose clients do not send updates makes these."""
+    decode = getattr(strategy.local.rule, "decoded", None)
+    if decode is None:
+        return fresh, late
+    return decode(state.local, fresh, strategy.local.lr_at(state.updates)), Arrivals.none()
 
 
 def filled_by(strategy: Strategy, state: ServerState, end: RoundEnd) -> Contributions:

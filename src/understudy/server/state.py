@@ -218,6 +218,11 @@ def grow_part(old: Any, new: Any) -> Any:
     """A part's state for a larger population: `new`, with the old values in the leading corner."""
     if old is None or new is None:
         return new
+    if type(old) is not type(new):
+        raise ValueError(
+            f"state: expected a {type(old).__name__} for the larger population too, got a "
+            f"{type(new).__name__}: a part keeps something else of so many clients"
+        )
     for item in saved_fields(old):
         before, after = getattr(old, item.name), getattr(new, item.name)
         setattr(new, item.name, _grown(before, after))
@@ -263,6 +268,9 @@ def erase_client(state: Any, blank: Any, resized: Any, client: int) -> None:
     """
     if state is None or blank is None or resized is None:
         return
+    forget = getattr(state, "forget", None)  # for what is over clients, but in no axis
+    if forget is not None:
+        forget(client)
     for item in saved_fields(state):
         now, new, other = (getattr(one, item.name) for one in (state, blank, resized))
         if is_dataclass(now):

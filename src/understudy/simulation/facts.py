@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from understudy.parts.delay import Delay
+from understudy.representation.facts import ClientFacts, kept_label_counts
 from understudy.simulation.data.federation import Federation
 
 
@@ -20,6 +22,8 @@ def run_facts(federation: Federation, n_parameters: int, engine: str) -> dict[st
         "names": None if names is None else list(names),
         "groups": None if groups is None else groups.tolist(),
         "sizes": federation.sizes.tolist(),
+        "label_counts": kept_label_counts(federation.label_counts),
+        "classes": None if federation.classes is None else list(federation.classes),
         "per_client_test": federation.per_client_test,
         "test_sizes": [len(own) for own in federation.client_tests()] if own_tests else None,
         "n_parameters": n_parameters,
@@ -28,6 +32,18 @@ def run_facts(federation: Federation, n_parameters: int, engine: str) -> dict[st
         "engine": engine,
         "versions": versions(),
     }
+
+
+def client_facts(federation: Federation, delay: Delay | None) -> ClientFacts:
+    """What warnings of a run tell of its clients."""
+    deadline = np.inf if delay is None else delay.deadline
+    return ClientFacts(
+        federation.names or (),
+        federation.sizes.astype(np.float64),
+        federation.label_counts,
+        federation.classes or (),
+        deadline=deadline if np.isfinite(deadline) else None,
+    )
 
 
 def versions() -> dict[str, str]:

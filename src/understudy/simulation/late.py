@@ -23,16 +23,19 @@ class InFlight:
     losses: Floats  # (m,)
     rows: RowStore | None  # their updates; None where nobody is ever late
     deltas: torch.Tensor  # (m, d) the updates in checkpoints from before `rows`; now (0, d)
+    seconds: Floats  # (m,) that each takes; NaN in checkpoints from before it was kept
 
     @classmethod
     def none(cls, params: torch.Tensor, rows: RowStore | None) -> InFlight:
         ints, floats = np.zeros(0, dtype=np.int64), np.zeros(0)
-        due, sizes, steps, losses = (floats.copy() for _ in range(4))
+        due, sizes, steps, losses, seconds = (floats.copy() for _ in range(5))
         none = params.new_zeros((0, len(params)))
-        return cls(ints, ints.copy(), due, sizes, steps, losses, rows, none)
+        return cls(ints, ints.copy(), due, sizes, steps, losses, rows, none, seconds)
 
     def store_rows(self) -> None:
-        """Put what an older checkpoint held beside the rows into them."""
+        """Put what an older checkpoint held beside the rows into them, and what it lacked."""
+        if len(self.seconds) < len(self.ids):
+            self.seconds = np.full(len(self.ids), np.nan)
         if self.rows is not None and len(self.deltas):
             self.rows.scatter(self.ids, self.deltas)
             self.deltas = self.deltas[:0]
@@ -60,6 +63,7 @@ class InFlight:
         self.n_examples = joined(self.n_examples, arrivals.n_examples)
         self.n_steps = joined(self.n_steps, arrivals.n_steps)
         self.losses = joined(self.losses, arrivals.losses)
+        self.seconds = joined(self.seconds, arrivals.seconds)
 
     def land(self, clock: float) -> Arrivals:
         """Take out what is due by now."""
@@ -74,8 +78,9 @@ class InFlight:
             n_steps=self.n_steps[due],
             losses=self.losses[due],
             start_round=self.start[due],
+            seconds=self.seconds[due],
         )
-        for name in ("ids", "start", "due", "n_examples", "n_steps", "losses"):
+        for name in ("ids", "start", "due", "n_examples", "n_steps", "losses", "seconds"):
             setattr(self, name, getattr(self, name)[~due])
         for client in here.tolist():
             self.rows.drop(client)
@@ -100,5 +105,6 @@ def together(fresh: Arrivals, chosen: Bools, late: Arrivals, t: int) -> Arrivals
         n_examples=column("n_examples"),
         n_steps=column("n_steps"),
         losses=column("losses"),
+        seconds=column("seconds"),
         start_round=np.concatenate([np.full(len(keep), t), start]).astype(np.int64),
     )

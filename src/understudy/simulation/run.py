@@ -33,15 +33,18 @@ from understudy.journal.rounds import row_of
 from understudy.memory.run_folder import ROUNDS, STATE
 from understudy.memory.tensor_stream import CheckpointError, named_faults
 from understudy.parts.delay import round_seconds, tell_of_cohort
+from understudy.registry import imported
+from understudy.representation import Warnings
 from understudy.server import checkpoint
 from understudy.server.loop import RoundLoop
+from understudy.server.round import decoded_by
 from understudy.server.state import ServerState
 from understudy.server.strategy import Filled, Strategy
 from understudy.simulation import oracle
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.models import Model
 from understudy.simulation.data.shared_memory import IN_MEMORY
-from understudy.simulation.facts import run_facts
+from understudy.simulation.facts import client_facts, run_facts
 from understudy.simulation.first_graph import meet_everybody, with_answers
 from understudy.simulation.late import InFlight, together
 from understudy.simulation.references import constant_scores
@@ -153,6 +156,7 @@ class Run:
         self._evaluator = Evaluator(federation, settings, self._trainer.outputs)
         self._rows: list[dict[str, float]] = []
         self._kept = KeptLogs()
+        self._warnings = Warnings(client_facts(federation, settings.delay))
         self.last: RoundLog | None = None  # of the rounds yielded so far
         self._stored: Iterator[RoundLog] = iter(())  # of rounds run before, not yet yielded
         self._playing = threading.Lock()
@@ -305,6 +309,8 @@ class Run:
         clock = perf_counter()
         comes = np.isfinite(seconds)  # whoever never answers need not be trained
         trained = self._trainer.train(state.params, replace(cohort, asked=cohort.asked[comes]))
+        if settings.delay is not None:
+            trained = replace(trained, seconds=seconds[comes])
         in_time = seconds[comes] <= deadline
         timings["train"] = perf_counter() - clock
 
@@ -359,7 +365,10 @@ class Run:
         ids = np.flatnonzero(self.state.active)
         others = np.setdiff1d(ids, np.asarray(trained.ids, dtype=np.int64))
         rest = self._trainer.train(self.state.params, replace(cohort, asked=others), into="oracle")
-        true = dict(trained) | dict(rest)
+        sent = {**dict(trained), **dict(rest)}
+        all_of_them = Arrivals(ids, [sent[int(i)] for i in ids])
+        none = Arrivals.none()
+        true = dict(decoded_by(self.strategy, self.state, cohort, all_of_them, none)[0])
         return oracle.compare(filled, ids, [true[int(i)] for i in ids], self.federation.groups)
 
     def _evaluated(self) -> torch.Tensor:
@@ -436,6 +445,17 @@ class Run:
         """
         return self._kept
 
+    @property
+    def warnings(self) -> Warnings:
+        """Who was left out of the rounds yielded so far, and what else to know of them.
+
+        Iterated, it gives what holds now, then what held for a time; ``warnings.current`` is the
+        former. Nothing of a run depends on it: it is computed from the logs when it is asked for.
+        """
+        for log in self._kept[self._warnings.representation.n_rounds :]:
+            self._warnings.add(log)
+        return self._warnings
+
     def __repr__(self) -> str:
         """The strategy, how many rounds are done, and the last accuracy (or loss)."""
         words = f"{self.state.t} of {self.settings.rounds} rounds done"
@@ -445,6 +465,11 @@ class Run:
                 words += f", {name} {known[-1]:.4f}"
                 break
         return f"<Run of {part_text(self.strategy)}: {words}>"
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it: with the attendance map and the warnings so far."""
+        shown: str = imported("understudy.plots.run_page:html_of")(self)
+        return shown
 
     def frame(self) -> pandas.DataFrame:
         """One row per round so far: metrics, who came, clock, megabytes, notes of the parts."""

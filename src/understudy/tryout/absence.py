@@ -11,7 +11,7 @@ from understudy.core import checks
 from understudy.core.printable import one_line
 from understudy.core.shown import shown
 from understudy.core.suggestions import closest
-from understudy.parts.availability.trace import read_trace
+from understudy.parts.recordings.two_state import read_two_state
 from understudy.simulation.data.table_file import found
 from understudy.tryout.look import Look
 from understudy.tryout.trouble import CannotTry
@@ -115,7 +115,7 @@ def _missing(made: Situations, share: float, n: int) -> None:
 
 
 def _traced(made: Situations, file: str, look: Look, rounds: int) -> None:
-    recording = read_trace(found(file, "recorded attendance, a CSV file device,t_s,state"))
+    recording = read_two_state(found(file, "recorded attendance, a CSV file device,t_s,state"))
     if recording.end <= 0:
         raise CannotTry(f"trace: {file} covers no time")
     by_name = set(look.clients) <= set(recording.devices)

@@ -362,8 +362,8 @@ def test_seeds(seeds: str, meant: tuple[int, ...]) -> None:
         ),
         (
             {"strategies": '[strategies]\nx = {method = "scaffold", local = {momentum = 0.9}}'},
-            ("study: strategies.x.local.momentum: expected 0 with Scaffold, whose variates are the "
-            "mean gradient of plain steps, got 0.9"),
+            ("study: strategies.x.local.momentum: expected 0 with Scaffold, whose variates are "
+            "gradients of plain steps, got 0.9"),
         ),
         (
             {"strategies": '[strategies]\nx = {method = "mdsample", weighting = "examples"}'},

@@ -13,9 +13,9 @@ import pytest
 from understudy import fedavg
 from understudy.analysis.findings import Findings
 from understudy.core.types import Outcome, Reason, Refusal, RoundLog
+from understudy.representation import Representation
 from understudy.studies.definition.cell import Cell, DataRecipe, Task
 from understudy.studies.statistics.frames import results
-from understudy.studies.store.client_counts import ClientCounts
 from understudy.studies.store.schema import StoreError
 from understudy.studies.store.store import Store
 
@@ -201,7 +201,7 @@ def test_bad_questions(runs: Path) -> None:
 
 
 def test_clients_that_join_are_counted_from_then_on() -> None:
-    tally = ClientCounts()
+    tally = Representation()
     rounds = (
         ([CAME, AWAY], ints(0, 1), ints(0, 0)),
         ([AWAY, CAME, CAME], ints(0, 1, 2), ints(2, 1, 2)),

@@ -139,7 +139,7 @@ def test_names_cannot_break_the_page_or_a_picture(runs):
 def test_a_cell_is_shown_with_names(runs, clients, capsys, monkeypatch):
     key = clients.loc[clients["strategy"] == "stale", "key"].iloc[0]
     shown = Command(capsys, monkeypatch)("show", key[:8], "--folder", runs).out
-    assert re.search(r"west +6 +0", shown)
+    assert re.search(r"west +0 % +0 %", shown)
     assert re.search(r"(Mary's <b>|North \$x\^2\$|south.\[31m) +its own last update", shown)
 
 

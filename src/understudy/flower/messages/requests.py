@@ -100,6 +100,7 @@ class Request:
     asked_at: float  # by `Clock.now`
     client: int = -1  # its number; -1: not known yet
     start: torch.Tensor | None = None  # (d,) the model that it was sent
+    answered_at: float | None = None  # by `Clock.now`, of an answer after its round
 
 
 @dataclass
@@ -429,6 +430,7 @@ class ReplyBox:
     def _collect(
         self, grid: Grid, asked: Mapping[str, Node], timing: Timing, or_earlier: bool = False
     ) -> Collected:
+        begin = self.clock.now()
         found = collect(
             grid, asked, self.owed, timing, self.clock, self.calls, self._failed, or_earlier
         )
@@ -437,7 +439,8 @@ class ReplyBox:
             if request.kind == "introduce":
                 self.introduced.append((request, reply))
             elif request.kind == "train":
-                self.late.append((request, reply))
+                answered = replace(request, answered_at=begin + found.seconds[name])
+                self.late.append((answered, reply))
         return found
 
     def take_introduced(self) -> list[tuple[Request, Message]]:

@@ -121,6 +121,8 @@ class LiveRound:
         try:
             self.late.append((request, _update(request, reply, read)))
             before = self.t - request.t
+            if request.answered_at is not None:
+                self.seconds.setdefault(request.client, request.answered_at - request.asked_at)
             self.why[request.client] = f"asked {before} round{'s' * (before != 1)} before"
         except Unreadable as error:
             self.closed.add((request.client, request.t))
@@ -149,6 +151,11 @@ class LiveRound:
             losses=[update.loss for update in updates],
             label_counts=[update.label_counts for update in updates],
             start_round=[request.t for request, _ in taken],
+            # of a late one it is not known: its question may have been another process's
+            seconds=[
+                self.seconds.get(request.client, np.nan) if request.t == self.t else np.nan
+                for request, _ in taken
+            ],
         )
 
     # -- what became of it ---------------------------------------------------------------------
@@ -192,6 +199,12 @@ class LiveRound:
             for request, _, content in self.came
             if self.applied.outcome[request.client] == Outcome.CAME
         }
+
+    @property
+    def late_seconds(self) -> dict[int, float]:
+        """How long the late answers took that came in this round, by client."""
+        late = np.flatnonzero(self.applied.outcome == Outcome.LATE).tolist()
+        return {one: self.seconds[one] for one in late if one in self.seconds}
 
     def outcomes(self, clients: Sequence[Client]) -> tuple[ClientOutcome, ...]:
         """One record for each client that the round was about."""

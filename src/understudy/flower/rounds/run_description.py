@@ -9,6 +9,7 @@ import numpy as np
 
 from understudy.core.describe import describe
 from understudy.core.roles import Availability
+from understudy.representation.facts import kept_label_counts
 from understudy.server.state import ServerState
 from understudy.server.strategy import Strategy
 
@@ -37,6 +38,7 @@ def facts_of(state: ServerState, names: Sequence[str]) -> dict[str, Any]:
         "groups": None,
         "left": np.flatnonzero(~state.active).tolist(),
         "sizes": sizes if any(size is not None for size in sizes) else None,
+        "label_counts": kept_label_counts(counts),
         "n_parameters": state.n_parameters,
         "n_classes": None if counts is None else counts.shape[1],
         "data": "live federation",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ import torch
 from understudy.core import checks
 from understudy.core.describe import describe
 from understudy.core.roles import Availability
-from understudy.core.types import Population, Setup
+from understudy.core.types import Population, RoundLog, Setup
 from understudy.flower.clients.declared import Declared, confirm
 from understudy.flower.clients.members import Members
 from understudy.flower.clients.newcomers import refused_newcomers
@@ -33,10 +34,12 @@ from understudy.flower.rounds.outcomes import FILE as OUTCOMES
 from understudy.flower.rounds.outcomes import OutcomeFile
 from understudy.flower.rounds.run_description import facts_of, resolved_run
 from understudy.journal.file import LogFile
+from understudy.journal.follow import follow
 from understudy.journal.protocol import Journal
 from understudy.memory.run_folder import ROUNDS, STATE
 from understudy.memory.tensor_stream import named_faults
 from understudy.memory.writer_lock import FolderInUse
+from understudy.representation import ClientFacts, Thresholds, Warnings
 from understudy.server import checkpoint
 from understudy.server.loop import RoundLoop, with_facts_of_others
 from understudy.server.state import ServerState, erase_free_rows
@@ -58,6 +61,7 @@ class LiveServer:
         availability: Availability | None,
         ledger: Journal | None,
         clock: Clock,
+        limits: Thresholds | None = None,
     ) -> None:
         checks.integer("seed", seed, low=0)
         if ledger is not None:
@@ -68,6 +72,8 @@ class LiveServer:
         self.busy: list[Busy] = []  # of the run before
         self.missed: list[LiveRound] = []  # before anybody was known
         self.n_rounds = 0  # how many are wanted, for the log
+        self.timing: dict[str, float] = {}  # when a round ends, for who watches; {}: not our loop's
+        self.warnings = Warnings(limits=limits)
         self._declared, self._ids = Declared(clients, members.population), frozenset(clients)
         self._availability, self._ledger = availability, ledger
         self._clock = clock
@@ -247,6 +253,12 @@ class LiveServer:
             self._outcomes = OutcomeFile(self.folder / OUTCOMES, state.t)
             self.results = ResultFile(self.folder / RESULTS, state.t)
         self._describe()
+        for log in self._earlier(state.t):
+            self.warnings.add(log)
+
+    def _earlier(self, n_rounds: int) -> Iterator[RoundLog]:
+        """Rounds of earlier runs with this folder."""
+        return iter(()) if self.folder is None else islice(follow(self.folder), n_rounds)
 
     # -- clients -------------------------------------------------------------------------------
 
@@ -382,7 +394,10 @@ class LiveServer:
         if self._outcomes is not None:
             self._outcomes.append(round_.outcomes(self.roster.clients))
         clock = self.own.clock + round_.lasted
-        self.loop.end(round_.applied, every=0.0, clock=clock, **round_.measured())
+        log = self.loop.end(round_.applied, every=0.0, clock=clock, **round_.measured())
+        self.warnings.facts = self._client_facts()
+        for one in self.warnings.add(log, round_.late_seconds):
+            logger.warning("\t> %s", one)
 
     def finish(self) -> None:
         """All rounds are finished."""
@@ -405,14 +420,29 @@ class LiveServer:
 
     def _describe(self) -> None:
         """Settings and clients, for tables and reports."""
-        names = [client.id for client in self.roster.clients[: self.state.n_clients]]
         n_arrays = len(json.loads(self.own.model)["names"])
         resolved = {
             **resolved_run(self.strategy, self._availability, n_arrays),
             "rounds": self.n_rounds,
             "seed": self.seed,
+            **({"timing": self.timing} if self.timing else {}),
         }
-        self.loop.describe(self.own.run, resolved, facts_of(self.state, names))
+        self.loop.describe(self.own.run, resolved, facts_of(self.state, self._names))
+
+    @property
+    def _names(self) -> list[str]:
+        return [client.id for client in self.roster.clients[: self.state.n_clients]]
+
+    def _client_facts(self) -> ClientFacts:
+        """What warnings tell of the clients."""
+        state = self.state
+        return ClientFacts(
+            self._names,
+            state.n_examples,
+            state.label_counts,
+            left=np.flatnonzero(~state.active).tolist(),
+            deadline=self.timing.get("deadline"),
+        )
 
 
 def _absolute(folder: str | Path | None) -> Path | None:

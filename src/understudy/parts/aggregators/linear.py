@@ -12,6 +12,8 @@ from understudy.core.types import Contributions
 # Entries of the model worked on at once: a slice of the result then stays in the cache while the
 # rows pass by, and a robust statistic needs no second matrix of all rows.
 SLICE = 65_536
+BLOCK = 2**25  # bytes of rows that are summed up before the next ones are looked at
+FEW = 1024  # rows of a small model that are looked up together
 
 
 @dataclass(frozen=True)
@@ -34,16 +36,20 @@ def linear_sum(contributions: Contributions) -> torch.Tensor:
 def _sum(contributions: Contributions, first: int, end: int | None) -> torch.Tensor:
     """Σ coef · row over the entries from `first` to `end`."""
     rows, coefs = contributions.by_row()
-    vectors = [contributions.vector(row)[first:end] for row in rows.tolist()]
-    update = torch.zeros_like(vectors[0])
-    terms = list(zip(vectors, coefs.tolist(), strict=True))
-    if len(update) <= SLICE and all(vector.device == update.device for vector in vectors):
-        for vector, coef in terms:  # a small model, without the cost of slicing
-            update.add_(vector, alpha=coef)
-        return update
-    for part in slices(len(update)):
-        for vector, coef in terms:
-            update[part].add_(vector[part].to(update.device), alpha=coef)
+    update = torch.zeros_like(contributions.vector(int(rows[0]))[first:end])
+    # a few rows after the other: a memory in a file is read once, from its beginning to its end
+    # where clients came in their order, and no more of it has to be in memory
+    few = min(FEW, max(1, BLOCK // max(1, update.nbytes)))
+    for start in range(0, len(rows), few):
+        vectors = [row[first:end] for row in contributions.vectors(rows[start : start + few])]
+        terms = list(zip(vectors, coefs[start : start + few].tolist(), strict=True))
+        if len(update) <= SLICE:  # a small model, without the cost of slicing
+            for vector, coef in terms:
+                update.add_(vector.to(update.device), alpha=coef)
+            continue
+        for part in slices(len(update)):
+            for vector, coef in terms:
+                update[part].add_(vector[part].to(update.device), alpha=coef)
     return update
 
 

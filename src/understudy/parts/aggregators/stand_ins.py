@@ -1,8 +1,7 @@
 """Stand-ins, client by client: what aggregators need that give each client a weight of their own.
 
 A stand-in is the update that is taken for a client's own: Σ coef/share · row over its entries. All
-that is done with them needs their scalar products only; these come from those of the rows, so that
-no stand-in is ever computed.
+that is done with them needs their scalar products only; no stand-in is ever kept as a whole.
 """
 
 from __future__ import annotations
@@ -22,9 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class StandIns:
-    """Who is represented with a share above 0, and how the estimates of their updates lie."""
+    """Who is represented with a share above 0, and how the estimates of their updates lie.
 
-    ids: Ints  # (n,) ascending
+    Clients of one group count as one, which their weighted mean stands in for.
+    """
+
+    ids: Ints  # (n,) ascending; of a group, its first client
     share: Floats  # (n,)
     gram: Floats  # (n, n) scalar products of the stand-ins, over the parameters; symmetric
     place: Ints  # (c,) position in `ids` of each entry's client; -1: it has no share
@@ -49,7 +51,9 @@ class StandIns:
         )
 
 
-def stand_ins(contributions: Contributions, n_parameters: int) -> StandIns:
+def stand_ins(
+    contributions: Contributions, n_parameters: int, groups: Ints | None = None
+) -> StandIns:
     """The stand-ins of all who are represented.
 
     Parameters
@@ -58,6 +62,9 @@ def stand_ins(contributions: Contributions, n_parameters: int) -> StandIns:
         With shares, or with coefficients that are not negative: a client's share is their sum.
     n_parameters : int
         Where the buffers begin: scalar products look at the entries before.
+    groups : (c,) ints, optional
+        The group of each entry's client, by the number of one of its clients; without it, each
+        client is one by itself.
     """
     clients, which = np.unique(contributions.ids, return_inverse=True)
     share = np.zeros(len(clients))
@@ -65,12 +72,16 @@ def stand_ins(contributions: Contributions, n_parameters: int) -> StandIns:
         np.add.at(share, which, contributions.coef)
     else:
         share[which] = contributions.share
+    if groups is not None:
+        of_client = clients.copy()
+        of_client[which] = groups
+        clients, together = np.unique(of_client, return_inverse=True)
+        share, which = np.bincount(together, weights=share).astype(np.float64), together[which]
     there = share > 0
     place = np.where(there, np.cumsum(there) - 1, -1)[which]
     mix, rows = mixture(contributions, place, share[there])
-    vectors = [contributions.vector(row) for row in rows.tolist()]
-    products = mix @ gram(vectors, n_parameters) @ mix.T
-    return StandIns(clients[there], share[there], (products + products.T) / 2, place, n_parameters)
+    products = gram([contributions.vector(row) for row in rows.tolist()], n_parameters, mix)
+    return StandIns(clients[there], share[there], products, place, n_parameters)
 
 
 def mixture(contributions: Contributions, place: Ints, share: Floats) -> tuple[Floats, Ints]:

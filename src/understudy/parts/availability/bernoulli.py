@@ -8,7 +8,9 @@ import numpy as np
 
 from understudy.core import checks
 from understudy.core.rng import generator
+from understudy.core.roles import Chances
 from understudy.core.types import Bools, Floats, Population
+from understudy.parts.availability.chances import chances_of, check_chances
 from understudy.parts.availability.facts import smallest_label
 
 
@@ -23,8 +25,9 @@ class Bernoulli:
 
     Parameters
     ----------
-    p : float
-        The same p_i for everyone.
+    p : float or Chances
+        The same p_i for everyone, or what gives each client its own: `LabelDirichlet`,
+        `LabelHalves`.
     p_min : float
         Instead of `p`: p_i is drawn once, uniformly from [p_min, 1]; FedAR's experiments use 0.1
         and 0.5.
@@ -50,7 +53,7 @@ class Bernoulli:
     array([0.3 , 0.41, 0.33])
     """
 
-    p: float | None = field(default=None, metadata={"added": "0.2", "or": "p_min"})
+    p: float | Chances | None = field(default=None, metadata={"added": "0.2", "or": "p_min"})
     p_min: float | None = None
     seed: int = 0
 
@@ -62,14 +65,15 @@ class Bernoulli:
                 "Bernoulli: expected either p, the probability of everyone, or p_min, where each "
                 f"client's is drawn from [p_min, 1], got {'neither' if self.p is None else both}"
             )
-        for name in ("p", "p_min"):
-            if getattr(self, name) is not None:
-                checks.number(name, getattr(self, name), low=0, high=1)
+        if self.p is not None:
+            check_chances("p", self.p)
+        if self.p_min is not None:
+            checks.number("p_min", self.p_min, low=0, high=1)
 
     def init(self, population: Population) -> BernoulliState:
         n = population.n_clients
         if self.p is not None:
-            return BernoulliState(p=np.full(n, float(self.p)))
+            return BernoulliState(p=chances_of(self.p, population))
         assert self.p_min is not None
         rng = generator(self.seed, "availability/init")
         return BernoulliState(p=rng.uniform(self.p_min, 1.0, size=n))

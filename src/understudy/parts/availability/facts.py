@@ -50,3 +50,11 @@ def smallest_label(population: Population, asker: str) -> Floats:
     if n_classes < 2:
         raise ValueError(f"{asker} needs at least two classes, got label_counts of {n_classes}")
     return np.asarray(np.argmax(held, axis=1) / (n_classes - 1))
+
+
+def label_shares(population: Population, asker: str) -> Floats:
+    """(N, C) share of each class among a client's examples."""
+    held_labels(population, asker)  # everybody's histogram is known, and not empty
+    assert population.label_counts is not None
+    counts = population.label_counts
+    return np.asarray(counts / counts.sum(axis=1, keepdims=True))

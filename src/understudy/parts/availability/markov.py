@@ -7,7 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from understudy.core import checks
+from understudy.core.describe import added
+from understudy.core.roles import Chances
 from understudy.core.types import Bools, Floats, Population
+from understudy.parts.availability.chances import chances_of, check_chances
 
 
 @dataclass
@@ -16,6 +19,8 @@ class MarkovState:
     t: int  # last round drawn, -1 before the first
     before: Floats  # (N,) the same of the draw before that,
     t_before: int  # so that round t can be drawn, or its rates be asked for, again
+    _p: float | Floats  # of everybody, or (N,) each client's own
+    _memory: float | Floats  # the same of `memory`
 
 
 @dataclass(frozen=True)
@@ -28,11 +33,14 @@ class Markov:
 
     Parameters
     ----------
-    p : float
-        Share of rounds in which a client is there, in (0, 1].
+    p : float or Chances
+        Share of rounds in which a client is there, in (0, 1]; or what gives each client its own.
     session : float
         Mean length of a visit in rounds, ≥ 1 and ≥ p/(1 − p) (a client cannot be away for less
         than a round). 1/(1 − p) makes rounds independent; above it presence is sticky.
+    comes_back : float, optional
+        In place of `session`: b, in (0, 1]; then a = b (1/p − 1). Where that would be more than
+        1, a is 1 and b is p/(1 − p), as in FedAU's code.
 
     Notes
     -----
@@ -41,27 +49,58 @@ class Markov:
     not revisited, but for the last. A round without anybody is possible and is not drawn again.
     """
 
-    p: float = 0.5
+    p: float | Chances = 0.5
     session: float = 5.0
+    comes_back: float | None = added("0.2", None)
 
     def __post_init__(self) -> None:
-        checks.number("p", self.p, low=0, high=1, low_open=True)
+        check_chances("p", self.p, low_open=True)
         checks.number("session", self.session, low=1)
-        if self.p < 1 and self.session < self.p / (1 - self.p) * (1 - 1e-12):
+        if self.comes_back is not None:
+            checks.number("comes_back", self.comes_back, low=0, high=1, low_open=True)
+        elif not isinstance(self.p, Chances):
+            self._check_session(self.p)
+
+    def _check_session(self, p: float) -> None:
+        if p < 1 and self.session < p / (1 - p) * (1 - 1e-12):
             raise ValueError(
-                f"session: expected at least p/(1 - p) = {self.p / (1 - self.p):g} rounds at "
-                f"p={self.p!r}, because a client cannot be away for less than one round, "
+                f"session: expected at least p/(1 - p) = {p / (1 - p):g} rounds at "
+                f"p={p!r}, because a client cannot be away for less than one round, "
                 f"got {self.session!r}"
             )
 
     @property
     def memory(self) -> float:
-        """1 − a − b: correlation of a client's presence in neighbouring rounds."""
-        return 0.0 if self.p == 1 else 1 - 1 / (self.session * (1 - self.p))
+        """1 − a − b: correlation of a client's presence in neighbouring rounds, at the same p."""
+        if isinstance(self.p, Chances):
+            raise ValueError("memory: each client has its own where p is no number")
+        return self._memory(self.p)
+
+    def _memory(self, p: float) -> float:
+        if p == 1:
+            return 0.0
+        if self.comes_back is None:
+            return 1 - 1 / (self.session * (1 - p))
+        leaves = self.comes_back * (1 / p - 1)
+        # leaving at once, it comes back with p/(1 − p)
+        return 1 - leaves - self.comes_back if leaves <= 1 else -p / (1 - p)
 
     def init(self, population: Population) -> MarkovState:
-        stationary = np.full(population.n_clients, float(self.p))
-        return MarkovState(now=stationary, t=-1, before=stationary.copy(), t_before=-1)
+        stationary = chances_of(self.p, population)
+        p: float | Floats = stationary
+        memory: float | Floats
+        if isinstance(self.p, Chances):
+            memory = np.array([self._of_client(one) for one in stationary.tolist()])
+        else:
+            p, memory = self.p, self.memory  # numbers: an array's power may differ in the last bit
+        return MarkovState(stationary.copy(), -1, stationary.copy(), -1, p, memory)
+
+    def _of_client(self, p: float) -> float:
+        if not p:
+            return 1.0  # it never comes
+        if self.comes_back is None:
+            self._check_session(p)
+        return self._memory(p)
 
     def draw(self, state: MarkovState, t: int, rng: np.random.Generator) -> Bools:
         rates = self.rates(state, t)
@@ -76,4 +115,5 @@ class Markov:
             raise ValueError(f"t: expected round {state.t} or a later one, got {t}")
         known, since = (state.now, state.t) if t > state.t else (state.before, state.t_before)
         # k steps of the chain: the distance from the stationary law shrinks by `memory` each
-        return np.clip(self.p + (known - self.p) * self.memory ** (t - since), 0.0, 1.0)
+        p, memory = state._p, state._memory
+        return np.clip(p + (known - p) * memory ** (t - since), 0.0, 1.0)

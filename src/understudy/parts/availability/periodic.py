@@ -1,4 +1,4 @@
-"""`Cyclic` (Cho et al., 2023), `Diurnal`: groups that take turns, and times of day."""
+"""`Cyclic` (Cho et al., 2023), `OwnCycle`, `Diurnal`: turns, cycles, and times of day."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from understudy.core import checks
+from understudy.core.describe import added
 from understudy.core.rng import generator
+from understudy.core.roles import Chances
 from understudy.core.types import Bools, Floats, Ints, Population
+from understudy.parts.availability.chances import chances_of, check_chances
+from understudy.parts.availability.facts import label_shares
+
+ORDERS = ("ids", "labels")
 
 
 @dataclass
@@ -28,6 +34,9 @@ class Cyclic:
         the population's own `groups`, in the order of their numbers.
     rounds_each : int
         Rounds a turn lasts.
+    by : {"ids", "labels"}
+        With `n_groups`: which clients are a group, neighbouring ids, or neighbours in the order of
+        their commonest labels (then of ids); that needs `Population.label_counts`.
 
     Notes
     -----
@@ -40,11 +49,15 @@ class Cyclic:
 
     n_groups: int | None = None
     rounds_each: int = 1
+    by: str = added("0.2", "ids")
 
     def __post_init__(self) -> None:
         if self.n_groups is not None:
             checks.integer("n_groups", self.n_groups, low=1)
         checks.integer("rounds_each", self.rounds_each, low=1)
+        checks.choice("by", self.by, ORDERS)
+        if self.by == "labels" and self.n_groups is None:
+            raise ValueError("by: expected n_groups with 'labels', got n_groups=None")
 
     def init(self, population: Population) -> CyclicState:
         n_clients = int(population.n_clients)
@@ -54,7 +67,11 @@ class Cyclic:
                     f"n_groups: expected at most one group per client, {n_clients}, "
                     f"got {self.n_groups}"
                 )
-            return CyclicState(_blocks(n_clients, int(self.n_groups)), int(self.n_groups))
+            group = _blocks(n_clients, int(self.n_groups))
+            if self.by == "labels":
+                commonest = label_shares(population, "Cyclic").argmax(axis=1)
+                group[np.argsort(commonest, kind="stable")] = group.copy()
+            return CyclicState(group, int(self.n_groups))
         if population.groups is None:
             raise ValueError(
                 "Cyclic needs population.groups, the group of each client, and there is none; give "
@@ -77,6 +94,63 @@ def _blocks(n_clients: int, n_groups: int) -> Ints:
     """(N,) group of each client: neighbouring ids, sizes that differ by one at most."""
     sizes = [len(block) for block in np.array_split(np.arange(n_clients), n_groups)]
     return np.repeat(np.arange(n_groups), sizes)
+
+
+@dataclass
+class OwnCycleState:
+    active: Ints  # (N,) rounds of each cycle in which a client is there
+    offset: Ints  # (N,) where in its cycle it is in round 0
+
+
+@dataclass(frozen=True)
+class OwnCycle:
+    """Each client is there for a share p_i of its cycle, then away; cycles start at random.
+
+    Parameters
+    ----------
+    p : float or Chances
+        Share of a cycle: the same for everyone, or what gives each client its own.
+    cycle : int
+        Rounds of a cycle, ≥ 1. A client is there for round(p_i · cycle) of them, at least one.
+    seed : int
+        Where in its cycle each client starts: two runs with different seeds of their own still meet
+        the same clients.
+
+    Notes
+    -----
+    The start is drawn uniformly from the cycle, so that round 0 is like any other; in FedAU's code
+    nobody starts in the middle of a visit. Given the starts nothing is random, and `rates` are 0
+    or 1.
+
+    References
+    ----------
+    Wang & Ji, A Lightweight Method for Tackling Unknown Participation Statistics in Federated
+    Averaging, ICLR 2024 (cyclic participation).
+    """
+
+    p: float | Chances = 0.5
+    cycle: int = 100
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_chances("p", self.p)
+        checks.integer("cycle", self.cycle, low=1)
+        checks.integer("seed", self.seed, low=0)
+
+    def init(self, population: Population) -> OwnCycleState:
+        p = chances_of(self.p, population)
+        active = np.maximum(np.rint(p * self.cycle).astype(np.int64), 1)
+        rng = generator(self.seed, "availability/init")
+        return OwnCycleState(active, rng.integers(self.cycle, size=len(p)))
+
+    def draw(self, state: OwnCycleState, t: int, rng: np.random.Generator) -> Bools:
+        return self._here(state, t)
+
+    def rates(self, state: OwnCycleState, t: int) -> Floats:
+        return self._here(state, t).astype(np.float64)
+
+    def _here(self, state: OwnCycleState, t: int) -> Bools:
+        return np.asarray((t + state.offset) % self.cycle < state.active)
 
 
 @dataclass

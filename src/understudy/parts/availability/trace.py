@@ -1,143 +1,72 @@
-"""`Trace`: attendance as it was recorded on devices (MobiPerf)."""
+"""`Trace` (two states, MobiPerf), `FlashTrace`, `FedScaleTrace`: attendance as it was recorded."""
 
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from understudy.core import checks
-from understudy.core.csv_files import csv_rows
 from understudy.core.describe import added
 from understudy.core.rng import generator
 from understudy.core.shown import shown
 from understudy.core.types import Bools, Floats, Ints, Population
-
-MOST_SECONDS = 1e10  # three hundred years: clients' sessions are laid one after another
-LONGEST = 100  # characters of what is quoted in a message
-COLUMNS = ["device", "t_s", "state"]
-Rows = Iterator[tuple[int, list[str]]]  # line number, fields
-PRESENT = {"AVL_TRAIN": True, "UN_AVL": False}
-
-
-class Session(NamedTuple):
-    """A device is there from `start` until just before `stop`, in seconds."""
-
-    start: float
-    stop: float
-
-
-class Recording(NamedTuple):
-    """What a trace file holds."""
-
-    sessions: tuple[tuple[Session, ...], ...]  # of each device, ascending, none empty
-    devices: tuple[str, ...]  # their names, in the order of first mention
-    end: float  # seconds: the last change of any device
-
-
-def read_trace(file: str | Path) -> Recording:
-    """Read a CSV `device,t_s,state`, state AVL_TRAIN or UN_AVL from that second on.
-
-    A device is away before its first line, and as its last line says until the recording ends. Of
-    lines with the same second the last counts.
-    """
-    changes: dict[str, list[tuple[float, bool]]] = {}
-    for line, device, second, here in _lines(Path(file)):
-        known = changes.setdefault(device, [])
-        if known and second < known[-1][0]:
-            raise ValueError(
-                f"{file}, line {line}: expected times of device {device!r} in ascending order, "
-                f"got {second:g} after {known[-1][0]:g}"
-            )
-        known.append((second, here))
-    end = max((known[-1][0] for known in changes.values()), default=0.0)
-    sessions = tuple(tuple(_sessions(known, end)) for known in changes.values())
-    return Recording(sessions, tuple(changes), end)
-
-
-def _found(file: Path) -> Path:
-    """The file itself, or the one of that name among the data sets."""
-    roots = [Path(), Path(os.environ.get("UNDERSTUDY_DATA", "data")), Path("data")]
-    return next((root / file for root in roots if (root / file).is_file()), file)
-
-
-def _lines(path: Path) -> list[tuple[int, str, float, bool]]:
-    """(line number, device, second, there) of each line, checked."""
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"{path}: no such file, neither here nor under UNDERSTUDY_DATA nor in ./data; expected "
-            f"a recorded trace, a CSV with the columns {','.join(COLUMNS)}"
-        )
-    result = _rows(csv_rows(path), path)
-    if not result:
-        raise ValueError(f"{path}: expected at least one line after the header, got none")
-    return result
-
-
-def _rows(rows: Rows, path: Path) -> list[tuple[int, str, float, bool]]:
-    _, first = next(rows, (1, []))
-    header = [name.strip() for name in first]
-    if header != COLUMNS:
-        raise ValueError(
-            f"{path}, line 1: expected the header {','.join(COLUMNS)}, got {_shown(header)}"
-        )
-    return [(line, *_checked(row, f"{path}, line {line}")) for line, row in rows]
-
-
-def _shown(fields: list[str]) -> str:
-    return shown(",".join(fields), LONGEST)
-
-
-def _checked(row: list[str], where: str) -> tuple[str, float, bool]:
-    fields = [field.strip() for field in row]
-    if len(fields) != len(COLUMNS):
-        raise ValueError(f"{where}: expected {','.join(COLUMNS)}, got {_shown(row)}")
-    device, time, state = fields
-    if not device or not device.isprintable():
-        raise ValueError(f"{where}: expected the name of a device, got {_shown(row)}")
-    try:
-        second = float(time)
-    except ValueError:
-        second = math.nan
-    if not 0 <= second <= MOST_SECONDS:
-        raise ValueError(
-            f"{where}: expected t_s to be a number of seconds >= 0 and <= {MOST_SECONDS:g}, got "
-            f"{_shown([time])}"
-        )
-    if state not in PRESENT:
-        raise ValueError(
-            f"{where}: expected state to be {' or '.join(PRESENT)}, got {_shown([state])}"
-        )
-    return device, second, PRESENT[state]
-
-
-def _sessions(changes: list[tuple[float, bool]], end: float) -> list[Session]:
-    """Non-empty sessions out of changes; a repeated state changes nothing."""
-    sessions: list[Session] = []
-    following = [second for second, _ in changes[1:]] + [end]
-    for (start, here), stop in zip(changes, following, strict=True):
-        if not here or stop <= start:
-            continue
-        if sessions and sessions[-1].stop == start:
-            sessions[-1] = Session(sessions[-1].start, stop)
-        else:
-            sessions.append(Session(start, stop))
-    return sessions
+from understudy.parts.recordings.fedscale import read_fedscale
+from understudy.parts.recordings.flash import read_flash
+from understudy.parts.recordings.recording import Recording, found
+from understudy.parts.recordings.two_state import read_two_state
 
 
 @dataclass
 class TraceState:
     device: Ints  # (N,) which device of the file each client is
     # Derived from the file. All clients' sessions in one ascending array: client i's seconds are
-    # shifted by i * length, so that one search finds the present session of everyone.
-    _length: float  # seconds of the recording, without the dropped ones
+    # shifted by i * _apart, so that one search finds the present session of everyone.
+    _apart: float
+    _lengths: Floats  # (N,) seconds of a client's recording, without the dropped ones
+    _begins: Floats  # (N,) second of the run at which it begins
     _starts: Floats  # (S,)
     _stops: Floats  # (S,)
+    _closed: bool  # whether clients are still there at the second of a stop
+
+
+def state_of(recording: Recording, device: Ints, *, drop: float = 0.0) -> TraceState:
+    """`device` (N,) of each client; `drop` seconds of each recording's beginning are left out."""
+    apart = recording.end - drop + (1.0 if recording.closed else 0.0)
+    starts, stops = [], []
+    for client, which in enumerate(device):
+        for session in recording.sessions[which]:
+            start, stop = max(session.start - drop, 0.0), session.stop - drop
+            if stop > start or (recording.closed and stop == start):
+                starts.append(start + client * apart)
+                stops.append(stop + client * apart)
+    return TraceState(
+        device,
+        apart,
+        np.array(recording.lengths)[device] - drop,
+        np.array(recording.begins)[device],
+        np.array(starts, dtype=float),
+        np.array(stops, dtype=float),
+        recording.closed,
+    )
+
+
+def present(state: TraceState, second: float) -> Bools:
+    """(N,) who is there at this second of the run."""
+    own = (second - state._begins) % state._lengths
+    now = np.arange(len(state.device)) * state._apart + own
+    begun = np.searchsorted(state._starts, now, side="right")
+    ended = np.searchsorted(state._stops, now, side="left" if state._closed else "right")
+    return np.asarray(begun > ended)
+
+
+def dealt(n_devices: int, n_clients: int, seed: int) -> Ints:
+    """(N,) devices in a random order, and again in another one where they do not suffice."""
+    rng = generator(seed, "availability/init")
+    decks = [rng.permutation(n_devices) for _ in range(math.ceil(n_clients / n_devices))]
+    return np.concatenate(decks)[:n_clients]
 
 
 @dataclass(frozen=True)
@@ -185,17 +114,14 @@ class Trace:
     by_name: bool = added("0.2", False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.file, str | Path):
-            raise ValueError(f"file: expected the path of a CSV file, got {self.file!r}")
-        checks.number("seconds_per_round", self.seconds_per_round, low=0, low_open=True)
+        _check(self.file, "a CSV file", self.seconds_per_round, self.seed)
         checks.number("drop_first_seconds", self.drop_first_seconds, low=0)
         checks.integer("seed", self.seed, low=0)
         checks.choice("by_name", self.by_name, (True, False))
 
     def init(self, population: Population) -> TraceState:
-        recording = read_trace(_found(Path(self.file)))
-        length = recording.end - self.drop_first_seconds
-        if length <= 0:
+        recording = read_two_state(found(self.file))
+        if recording.end <= self.drop_first_seconds:
             raise ValueError(
                 f"drop_first_seconds: expected less than the recording's {recording.end:g} seconds "
                 f"({self.file}), got {self.drop_first_seconds!r}"
@@ -203,26 +129,110 @@ class Trace:
         if self.by_name:
             device = _of_the_same_name(recording.devices, population, self.file)
         else:
-            device = _dealt(len(recording.devices), int(population.n_clients), self.seed)
-        starts, stops = [], []
-        for client, which in enumerate(device):
-            for session in recording.sessions[which]:
-                start = max(session.start - self.drop_first_seconds, 0.0)
-                stop = session.stop - self.drop_first_seconds
-                if stop > start:
-                    starts.append(start + client * length)
-                    stops.append(stop + client * length)
-        return TraceState(device, length, np.array(starts, dtype=float), np.array(stops, float))
+            device = dealt(len(recording.devices), int(population.n_clients), self.seed)
+        return state_of(recording, device, drop=self.drop_first_seconds)
 
     def draw(self, state: TraceState, t: int, rng: np.random.Generator) -> Bools:
-        second = (t * self.seconds_per_round) % state._length
-        now = np.arange(len(state.device)) * state._length + second
-        begun = np.searchsorted(state._starts, now, side="right")
-        ended = np.searchsorted(state._stops, now, side="right")
-        return np.asarray(begun > ended)
+        return present(state, t * self.seconds_per_round)
 
     def rates(self, state: TraceState, t: int) -> None:
         return None
+
+
+@dataclass(frozen=True)
+class FlashTrace:
+    """Clients come and go as FLASH's phones did: there while locked, charging and on wifi.
+
+    Parameters
+    ----------
+    file : str or Path
+        Where it is, found as by `Trace`: JSON ``{device: {messages: …}}``, each message a line
+        with a time, a tab and a state.
+    seconds_per_round : float
+        Length of a round, > 0. Round 0 is at midnight of January 2nd, 2020, FLASH's reference.
+    seed : int
+        Which devices, as of `Trace`.
+
+    Notes
+    -----
+    After its last message a device starts again with its first, whatever others do, as in FLASH's
+    code; so hours of the day drift apart where recordings are no whole days. Unlike there a device
+    that is ready when its messages end is there until then, and devices that are never ready are
+    kept: they never come. `rates` is None, as of `Trace`.
+
+    References
+    ----------
+    Yang et al., Characterizing Impacts of Heterogeneity in Federated Learning upon Large-Scale
+    Smartphone Data, WWW 2021.
+    """
+
+    file: str | Path = "traces/state_traces.json"
+    seconds_per_round: float = 600
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _check(self.file, "a JSON file", self.seconds_per_round, self.seed)
+
+    def init(self, population: Population) -> TraceState:
+        recording = read_flash(found(self.file))
+        device = dealt(len(recording.devices), int(population.n_clients), self.seed)
+        return state_of(recording, device)
+
+    def draw(self, state: TraceState, t: int, rng: np.random.Generator) -> Bools:
+        return present(state, t * self.seconds_per_round)
+
+    def rates(self, state: TraceState, t: int) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class FedScaleTrace:
+    """Clients come and go as FedScale's and REFL's devices: active[k] ≤ s mod finish ≤ inactive[k].
+
+    Parameters
+    ----------
+    file : str or Path
+        Where it is, found as by `Trace`: a pickle ``{id: {active, inactive, finish_time, …}}``.
+        Nothing in it is run: anything but plain data is refused.
+    seconds_per_round : float
+        Length of a round, > 0. Round 0 is at second 0 of all devices.
+    seed : int
+        Which devices, as of `Trace`.
+
+    Notes
+    -----
+    Each device starts again after its own finish_time. `rates` is None, as of `Trace`.
+
+    References
+    ----------
+    Lai et al., FedScale: Benchmarking Model and System Performance of Federated Learning at Scale,
+    ICML 2022. Abdelmoniem et al., REFL: Resource-Efficient Federated Learning, EuroSys 2023.
+    """
+
+    file: str | Path = "device_info/client_behave_trace"
+    seconds_per_round: float = 600
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _check(self.file, "a pickle", self.seconds_per_round, self.seed)
+
+    def init(self, population: Population) -> TraceState:
+        recording = read_fedscale(found(self.file))
+        device = dealt(len(recording.devices), int(population.n_clients), self.seed)
+        return state_of(recording, device)
+
+    def draw(self, state: TraceState, t: int, rng: np.random.Generator) -> Bools:
+        return present(state, t * self.seconds_per_round)
+
+    def rates(self, state: TraceState, t: int) -> None:
+        return None
+
+
+def _check(file: object, what: str, seconds_per_round: float, seed: int) -> None:
+    if not isinstance(file, str | Path):
+        raise ValueError(f"file: expected the path of {what}, got {file!r}")
+    checks.number("seconds_per_round", seconds_per_round, low=0, low_open=True)
+    checks.integer("seed", seed, low=0)
 
 
 def _of_the_same_name(devices: tuple[str, ...], population: Population, file: str | Path) -> Ints:
@@ -234,10 +244,3 @@ def _of_the_same_name(devices: tuple[str, ...], population: Population, file: st
         more = f" and {len(missing) - 1} more clients" if len(missing) > 1 else ""
         raise ValueError(f"by_name: {file} has no device {shown(missing[0])}{more}")
     return np.array([devices.index(name) for name in population.names], dtype=np.int64)
-
-
-def _dealt(n_devices: int, n_clients: int, seed: int) -> Ints:
-    """(N,) devices in a random order, and again in another one where they do not suffice."""
-    rng = generator(seed, "availability/init")
-    decks = [rng.permutation(n_devices) for _ in range(math.ceil(n_clients / n_devices))]
-    return np.concatenate(decks)[:n_clients]

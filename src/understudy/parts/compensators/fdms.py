@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from understudy.core import checks
-from understudy.core.types import Block, Bools, Contributions, Floats, Ints, RoundEnd, Setup, Term
+from understudy.core.describe import added
+from understudy.core.types import (
+    Block,
+    Bools,
+    Contributions,
+    Floats,
+    Ints,
+    RoundEnd,
+    Setup,
+    Term,
+    Vectors,
+)
 from understudy.graph.pair_groups import n_pairs, pair_groups
 from understudy.graph.similarity import cosines, distances
 from understudy.memory.rows import RowStore
-from understudy.parts.compensators.race import HoeffdingRace, eliminate
+from understudy.parts.compensators.race import HoeffdingRace, Screen, eliminate
+from understudy.parts.compensators.sparse_friends import SparseFriends
 
-CHUNK = 512  # clients whose candidates are looked at together
+CHUNK = 128  # clients whose candidates are looked at together
 
 
 @dataclass
@@ -24,6 +36,7 @@ class FDMSState:
     count: RowStore  # (N, N) rounds behind each mean
     removed: RowStore | None  # (N, N) of 0 and 1: row k, who is no candidate of k any more
     joined: Ints  # (N,) round in which a client joined
+    _screen: Screen | None = None  # whose rows the race has to look at
 
 
 @dataclass(frozen=True)
@@ -40,6 +53,14 @@ class FDMS:
         The alternative score is −‖Δ_i − Δ_j‖.
     race : HoeffdingRace, optional
         Drop candidates that lag behind, and compute only what someone still needs (§5.3).
+    single_from : int
+        From so many updates in a round on, their cosines are of products in single precision, off
+        by about 1e-6, in half the time; the note ``single_precision`` says so.
+    exact_up_to : int
+        Largest number of clients for which all pairs are kept. Of more, each keeps its best
+        `candidates` only, and the note ``candidates_kept`` says so; a race is then refused.
+    candidates : int
+        How many those are.
 
     Notes
     -----
@@ -63,6 +84,9 @@ class FDMS:
 
     similarity: str = "cosine"
     race: HoeffdingRace | None = None
+    single_from: int = added("0.2", 500)
+    exact_up_to: int = added("0.2", 20_000)
+    candidates: int = added("0.2", 64)
     signed = False
     normalised = True
 
@@ -76,8 +100,19 @@ class FDMS:
                 f"[0, 1], got {self.race!r}"
             )
 
-    def init(self, setup: Setup) -> FDMSState:
+        checks.integer("single_from", self.single_from, low=1)
+        checks.integer("exact_up_to", self.exact_up_to, low=0)
+        checks.integer("candidates", self.candidates, low=1)
+
+    def init(self, setup: Setup) -> FDMSState | SparseFriends:
         n = setup.population.n_clients
+        if n > self.exact_up_to:
+            if self.race is not None:
+                raise ValueError(
+                    f"race: expected None above exact_up_to={self.exact_up_to} clients, of whom "
+                    f"only the best candidates are kept anyway, got {self.race!r} and {n} clients"
+                )
+            return SparseFriends.empty(setup, self.candidates)
         return FDMSState(
             score=setup.rows(width=n, dtype=torch.float64),
             count=setup.rows(width=n, dtype=torch.int32),
@@ -85,10 +120,14 @@ class FDMS:
             joined=np.full(n, setup.t, dtype=np.int64),
         )
 
-    def fill(self, state: FDMSState, end: RoundEnd) -> Contributions:
+    def fill(self, state: FDMSState | SparseFriends, end: RoundEnd) -> Contributions:
         came, absent = end.came, end.absent
         share = end.q / end.q[end.cohort.wanted].sum()
-        friend, candidate = self._friends(state, came, absent)
+        if isinstance(state, SparseFriends):
+            friend = state.friends(came, absent)
+            candidate = friend >= 0
+        else:
+            friend, candidate = self._friends(state, came, absent)
         known = friend >= 0
         lonely = absent[~known]
         fresh = end.fresh()
@@ -104,75 +143,124 @@ class FDMS:
     def _friends(self, state: FDMSState, came: Ints, absent: Ints) -> tuple[Ints, Bools]:
         """For each absent client: the position of its friend in `came` (-1: none), and whether
         that friend is one of its candidates."""
-        # R is symmetric: the rows of those who came are fewer, as a rule, than those of all
-        score = state.score.gather(came).numpy()[:, absent].T
-        seen = state.count.gather(came).numpy()[:, absent].T > 0
-        candidate = seen
+        shape = (len(came), len(absent))
+        removed = None
         if state.removed is not None:
-            candidate = seen & (state.removed.gather(absent).numpy()[:, came] == 0)
-        eligible = np.where(candidate.any(axis=1, keepdims=True), candidate, seen)
-        friend = np.where(eligible, score, -np.inf).argmax(axis=1)
-        return np.where(seen.any(axis=1), friend, -1), np.asarray(candidate.any(axis=1))
+            removed = np.ascontiguousarray(state.removed.part(absent, came).numpy().T)
+        # R is symmetric: the rows of those who came are fewer, as a rule, than those of all
+        best = np.full((2, shape[1]), -np.inf)  # of those seen together; of candidates
+        friend = np.full((2, shape[1]), -1)
+        for position, client in enumerate(came.tolist()):
+            if not state.count.known[client]:
+                continue
+            score = state.score.get(client).numpy()[absent]
+            ever = state.count.get(client).numpy()[absent] > 0
+            for kind in (0, 1) if removed is not None else (0,):
+                eligible = ever if kind == 0 else ever & (removed[position] == 0)  # type: ignore[index]
+                better = eligible & ((score > best[kind]) | (friend[kind] < 0))
+                best[kind][better], friend[kind][better] = score[better], position
+        if removed is None:
+            return friend[0], friend[0] >= 0
+        return np.where(friend[1] >= 0, friend[1], friend[0]), friend[1] >= 0
 
     def learn(
-        self, state: FDMSState, end: RoundEnd, step: torch.Tensor | None
+        self, state: FDMSState | SparseFriends, end: RoundEnd, step: torch.Tensor | None
     ) -> Mapping[str, float]:
         came = end.came
         if not len(came):
             return {}
+        if isinstance(state, SparseFriends):
+            notes = {"candidates_kept": float(self.candidates)}
+            everybody = [np.arange(len(came))]
+            if len(came) > 1:
+                similarity = self._similarity(end.arrivals.deltas, end.n_parameters, everybody)
+                state.take_in(came, similarity)
+            return {**notes, **self._notes(len(came) * (len(came) - 1) // 2, everybody)}
         needed = ~np.eye(len(came), dtype=np.bool_)
         if state.removed is not None:
-            removed = state.removed.gather(came).numpy()[:, came] != 0
+            removed = state.removed.part(came, came).numpy() != 0
             needed &= ~(removed & removed.T)
         members = np.flatnonzero(needed.any(axis=1))
         groups: list[Ints] = []
         if len(members):
-            deltas = [end.arrivals.deltas[int(i)] for i in members]
+            deltas = end.arrivals.deltas
+            if len(members) < len(came):
+                deltas = [deltas[int(i)] for i in members]
             among = needed[np.ix_(members, members)]
             groups = pair_groups(among)
             self._take_in(state, came[members], among, deltas, groups, end)
         if self.race is not None:
             self._eliminate(state, end, self.race)
-        pairs = n_pairs(groups)
-        return {"pairs_needed": float(needed.sum() // 2), "pairs_computed": float(pairs)}
+        return self._notes(int(needed.sum()) // 2, groups)
+
+    def _notes(self, needed: int, groups: list[Ints]) -> dict[str, float]:
+        notes = {"pairs_needed": float(needed), "pairs_computed": float(n_pairs(groups))}
+        if self._is_single(groups):
+            notes["single_precision"] = 1.0
+        return notes
+
+    def _is_single(self, groups: list[Ints]) -> bool:
+        """By how many rows the products have; never by the clock."""
+        largest = max((len(group) for group in groups), default=0)
+        return self.similarity == "cosine" and largest >= self.single_from
 
     def _take_in(
         self,
         state: FDMSState,
         ids: Ints,
         needed: Bools,
-        deltas: list[torch.Tensor],
+        deltas: Vectors,
         groups: list[Ints],
         end: RoundEnd,
     ) -> None:
         """Running mean of the needed pairs' similarity (eq. 15)."""
         similarity = self._similarity(deltas, end.n_parameters, groups)
-        score, count = state.score.gather(ids), state.count.gather(ids)
-        mean, rounds = score.numpy()[:, ids], count.numpy()[:, ids] + needed
+        mean = state.score.part(ids, ids).numpy()
+        rounds = state.count.part(ids, ids).numpy() + needed
         mean = np.where(needed, mean + (similarity - mean) / np.maximum(rounds, 1), mean)
-        score[:, ids], count[:, ids] = torch.from_numpy(mean), torch.from_numpy(rounds).int()
-        state.score.scatter(ids, score)
-        state.count.scatter(ids, count)
+        state.score.put_part(ids, ids, torch.from_numpy(mean))
+        state.count.put_part(ids, ids, torch.from_numpy(rounds).int())
 
-    def _similarity(
-        self, deltas: list[torch.Tensor], n_parameters: int, groups: list[Ints]
-    ) -> Floats:
+    def _similarity(self, deltas: Vectors, n_parameters: int, groups: list[Ints]) -> Floats:
         if self.similarity == "cosine":
-            return (cosines(deltas, n_parameters, groups) + 1) / 2  # eq. 14
+            single = self._is_single(groups)
+            return (cosines(deltas, n_parameters, groups, single=single) + 1) / 2  # eq. 14
         return -distances(deltas, n_parameters)  # without a race, so that all pairs are needed
 
     def _eliminate(self, state: FDMSState, end: RoundEnd, race: HoeffdingRace) -> None:
+        """Look at the rows that may have somebody to drop: no pass over all pairs."""
         assert state.removed is not None
-        active = np.flatnonzero(end.active)
-        for start in range(0, len(active), CHUNK):
-            ids = active[start : start + CHUNK]
-            joined = np.maximum(state.joined[ids][:, None], state.joined[None, :])
-            bound = race.bound(end.t + 1 - joined, end.population.n_clients)
-            before = state.removed.gather(ids).numpy() != 0
-            seen = (state.count.gather(ids).numpy() > 0) & end.active  # who left is no rival
-            after = eliminate(state.score.gather(ids).numpy(), seen, before, bound)
-            changed = np.flatnonzero((after != before).any(axis=1))
-            state.removed.scatter(ids[changed], torch.from_numpy(after[changed].astype(np.uint8)))
+        n, screen = end.population.n_clients, state._screen
+        changed = end.came
+        if screen is None or not np.array_equal(screen.active, end.active):
+            screen = state._screen = Screen.empty(end.active)
+            changed = np.flatnonzero(end.active)
+        for ids in _chunks(changed):
+            screen.take(ids, *_candidates(state, ids, end.active))
+        levels, level = np.unique(state.joined, return_inverse=True)
+        bounds = race.bound(end.t + 1 - levels, n)
+        for ids in _chunks(screen.suspects(bounds[level])):
+            bound = bounds[np.maximum(level[ids][:, None], level[None, :])]  # of the later to join
+            score, candidate = _candidates(state, ids, end.active)
+            dropped = eliminate(score, candidate, np.zeros_like(candidate), bound)
+            some = np.flatnonzero(dropped.any(axis=1))
+            if len(some):
+                before = state.removed.gather(ids[some]).numpy()
+                after = torch.from_numpy(before | dropped[some].astype(np.uint8))
+                state.removed.scatter(ids[some], after)
+                screen.take(ids[some], score[some], candidate[some] & ~dropped[some])
+
+
+def _chunks(ids: Ints) -> Iterator[Ints]:
+    return (ids[start : start + CHUNK] for start in range(0, len(ids), CHUNK))
+
+
+def _candidates(state: FDMSState, ids: Ints, active: Bools) -> tuple[Floats, Bools]:
+    """(r, N) the scores of some clients, and who is a candidate of each; not who left."""
+    assert state.removed is not None
+    candidate = (state.count.gather(ids).numpy() > 0) & active
+    candidate &= state.removed.gather(ids).numpy() == 0
+    return state.score.gather(ids).numpy(), candidate
 
 
 def _mean_of_those_who_came(end: RoundEnd) -> Block:

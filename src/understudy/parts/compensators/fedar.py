@@ -12,6 +12,7 @@ import torch
 from understudy.core import checks
 from understudy.core.describe import added
 from understudy.core.types import Contributions, Floats, RoundEnd, Setup
+from understudy.memory.precision import PRECISIONS
 from understudy.parts.compensators.memory import Memory
 
 
@@ -71,6 +72,8 @@ class FedAR:
     step_when_empty : bool
         Step on memory alone in a round in which nobody came, as the paper does. By default such a
         round takes no step, as with every other method.
+    precision : {"full", "float16", "bfloat16", "int8"}
+        How updates are remembered: as the model is, in half of the room, or in a quarter.
 
     Notes
     -----
@@ -87,6 +90,7 @@ class FedAR:
     cutoff: float | Callable[[int], float] | None = None
     psi: str = "power"
     step_when_empty: bool = added("0.2", False)
+    precision: str = added("0.2", "full")
     signed = False
     normalised = False
 
@@ -94,6 +98,7 @@ class FedAR:
         checks.number("rho", self.rho, low=0)
         checks.choice("psi", self.psi, ("power", "linear"))
         checks.choice("step_when_empty", self.step_when_empty, (True, False))
+        checks.choice("precision", self.precision, PRECISIONS)
         if self.cutoff is not None and not callable(self.cutoff):
             checks.number("cutoff", self.cutoff, low=0)
 
@@ -102,7 +107,7 @@ class FedAR:
         return self.step_when_empty
 
     def init(self, setup: Setup) -> Memory:
-        return Memory.empty(setup)
+        return Memory.empty(setup, self.precision)
 
     def fill(self, state: Memory, end: RoundEnd) -> Contributions:
         psi = self._psi(state, end)

@@ -9,8 +9,18 @@ import numpy as np
 import torch
 
 from understudy.core import checks
-from understudy.core.types import Block, Bools, Contributions, Floats, Ints, RoundEnd, Setup
+from understudy.core.types import (
+    Block,
+    Bools,
+    Contributions,
+    Floats,
+    Ints,
+    RoundEnd,
+    Setup,
+    Term,
+)
 from understudy.memory.rows import RowStore
+from understudy.parts.aggregators import Linear
 
 
 @dataclass
@@ -19,12 +29,12 @@ class FedAWEState:
     last: Ints  # (N,) τ_i, the round it came last; before its first, the one before it joined
     joined_later: Bools  # (N,)
     first: torch.Tensor  # (d,) w_0
-    current: torch.Tensor  # (d,) w_t
+    current: torch.Tensor  # (d,) the server's model
 
 
 @dataclass(frozen=True)
 class FedAWE:
-    """FedAWE: w ← mean over A of x_i + η_g (t − τ_i) Δ_i; only A receives w, as its x_i.
+    """FedAWE: w = mean over A of x_i + η_g (t − τ_i) Δ_i; only A receives w, as its x_i.
 
     A client starts from x_i, the last model it received (w_0 before its first visit), and its
     update counts as often as there were rounds since τ_i, the round it came last (−1 before its
@@ -33,19 +43,26 @@ class FedAWE:
     Parameters
     ----------
     eta : float
-        η_g > 0, the factor on the updates. The server's own step also scales the way from w to the
-        mean of the x_i: leave it at 1.
+        η_g > 0, the factor on the updates. The server's own step is no part of the method: leave
+        it at 1.
     clip : float, optional
         The mean of (t − τ_i) Δ_i has at most this norm, before η_g; the note ``fedawe_clipped`` is
         the factor that this takes.
+    model : {"mean", "last"}
+        Which model is the server's, and is measured: the mean of all x_i, or the w of the last
+        round. The clients' models are the same with both.
 
     Notes
     -----
-    The authors' code clips that mean to a norm of 0.5, and clips none of the methods it compares
-    with; the paper does not say so. Here nothing is clipped unless `clip` asks for it.
+    The authors' code measures the mean of all clients' models, which their analysis is about too,
+    and the models of other methods as they are. That mean moves by Σ_{i∈A} α_i η_g (t − τ_i) Δ_i,
+    α_i being i's share of the objective. w itself is what |A| clients made of one round.
 
-    A client that joins later starts from the model of the round it is first asked in, and τ_i is
-    the round before it joined: w_0 would pull the model back to the start. A late update is
+    The code also clips the mean of (t − τ_i) Δ_i to a norm of 0.5, and nothing of the methods it
+    compares with; the paper does not say so. Here nothing is clipped unless `clip` asks for it.
+
+    A client that joins later starts from the server's model of the round it is first asked in, and
+    τ_i is the round before it joined: w_0 would pull the model back to the start. A late update is
     dropped: what it started from has changed. In a round without a step nobody receives anything.
 
     References
@@ -56,13 +73,15 @@ class FedAWE:
 
     eta: float = 1.0
     clip: float | None = None
-    signed = True
+    model: str = "mean"
+    signed = True  # what clients receive is a linear sum: an aggregator makes no other of it
     normalised = False
 
     def __post_init__(self) -> None:
         checks.number("eta", self.eta, low=0, low_open=True)
         if self.clip is not None:
             checks.number("clip", self.clip, low=0, low_open=True)
+        checks.choice("model", self.model, ("mean", "last"))
 
     def init(self, setup: Setup) -> FedAWEState:
         n = setup.population.n_clients
@@ -83,34 +102,40 @@ class FedAWE:
         return start
 
     def fill(self, state: FedAWEState, end: RoundEnd) -> Contributions:
-        came = end.came
-        share = np.zeros(len(end.q))
-        share[came] = end.q[came] / end.q[came].sum()
-        innovation = share[came] * (end.t - state.last[came])
-        factor = self._factor(end, innovation)
-        seen = came[state.rows.known[came]]
-        unseen = came[~(state.rows.known | state.joined_later)[came]]  # still at w_0
-        elsewhere = np.concatenate([seen, unseen])  # x_i is not w
+        came, among = end.came, _among(end)
+        coef, factor = self._innovation(state, end)
+        notes = {} if self.clip is None else {"fedawe_clipped": factor}
+        if self.model == "mean":
+            coef *= end.base[came].sum() / end.base.sum()  # the others' models stay
+            return Contributions.of((came, end.fresh(), np.arange(len(came)), coef), notes=notes)
+        current = Block(owner=np.array([-1]), data=end.params[None])
+        return Contributions.of(*self._meeting(state, end), (came, current, 0, -among), notes=notes)
+
+    def _meeting(self, state: FedAWEState, end: RoundEnd) -> list[Term]:
+        """The terms of w: the models of those who came, and their updates."""
+        came, among, known = end.came, _among(end), state.rows.known[end.came]
+        new = state.joined_later[came] & ~known
         first, current = (
             Block(owner=np.array([-1]), data=model[None]) for model in (state.first, end.params)
         )
-        return Contributions.of(
-            (came, end.fresh(), np.arange(len(came)), self.eta * factor * innovation),
-            (seen, state.rows.block(), state.rows.slot[seen], share[seen]),
-            (unseen, first, 0, share[unseen]),
-            (elsewhere, current, 0, -share[elsewhere]),
-            notes={} if self.clip is None else {"fedawe_clipped": factor},
-        )
+        return [
+            (came, end.fresh(), np.arange(len(came)), self._innovation(state, end)[0]),
+            (came[known], state.rows.block(), state.rows.slot[came[known]], among[known]),
+            (came[~known & ~new], first, 0, among[~known & ~new]),
+            (came[new], current, 0, among[new]),
+        ]
 
-    def _factor(self, end: RoundEnd, coef: Floats) -> float:
-        """What clipping leaves of the mean innovation."""
+    def _innovation(self, state: FedAWEState, end: RoundEnd) -> tuple[Floats, float]:
+        """(k,) coefficients of the updates in w, and what clipping leaves of their sum."""
+        coef = _among(end) * (end.t - state.last[end.came])
         if self.clip is None:
-            return 1.0
+            return self.eta * coef, 1.0
         mean = torch.zeros_like(end.params[: end.n_parameters])
         for (_, delta), one in zip(end.arrivals, coef, strict=True):
             mean.add_(delta[: end.n_parameters], alpha=float(one))
         norm = float(torch.linalg.vector_norm(mean.double()))
-        return 1.0 if norm <= self.clip else self.clip / norm
+        factor = 1.0 if norm <= self.clip else self.clip / norm
+        return self.eta * factor * coef, factor
 
     def learn(
         self, state: FedAWEState, end: RoundEnd, step: torch.Tensor | None
@@ -118,7 +143,16 @@ class FedAWE:
         if step is None:
             return {}
         state.current = end.params + step
+        received = state.current
+        if self.model == "mean":
+            received = Linear().aggregate(Contributions.of(*self._meeting(state, end)))
         for client in end.came.tolist():
-            state.rows.put(client, state.current)
+            state.rows.put(client, received)
         state.last[end.came] = end.t
         return {}
+
+
+def _among(end: RoundEnd) -> Floats:
+    """(k,) the shares of those who came; a model of many rounds has no weight of one round."""
+    weight = end.base[end.came]
+    return np.asarray(weight / weight.sum())

@@ -10,6 +10,7 @@ import torch
 
 from understudy.core import checks
 from understudy.core.types import Contributions, Floats, RoundEnd, Setup
+from understudy.memory.precision import PRECISIONS
 from understudy.parts.compensators.fedau import NEVER, Intervals
 from understudy.parts.compensators.memory import Memory
 
@@ -37,6 +38,8 @@ class FedStale:
         estimates it; or ``select(…, p=…)``, or ``Population(p=…)``.
     max_interval : int
         K of that estimate, see `FedAU`.
+    precision : {"full", "float16", "bfloat16", "int8"}
+        How updates are remembered: as the model is, in half of the room, or in a quarter.
 
     Notes
     -----
@@ -57,6 +60,7 @@ class FedStale:
     beta: float = 0.5
     rates: str = "estimated"
     max_interval: int = NEVER
+    precision: str = "full"
     signed = True
     normalised = False
 
@@ -64,6 +68,7 @@ class FedStale:
         checks.number("beta", self.beta, low=0, high=1)
         checks.choice("rates", self.rates, ("estimated", "known"))
         checks.integer("max_interval", self.max_interval, low=1)
+        checks.choice("precision", self.precision, PRECISIONS)
 
     def init(self, setup: Setup) -> FedStaleState:
         if self.rates == "known" and setup.population.p is None:
@@ -71,7 +76,7 @@ class FedStale:
                 "FedStale(rates='known'): needs each client's probability of coming; give "
                 "Population(p=...), or let it be estimated by rates='estimated'"
             )
-        return FedStaleState(Memory.empty(setup), Intervals.empty(setup))
+        return FedStaleState(Memory.empty(setup, self.precision), Intervals.empty(setup))
 
     def fill(self, state: FedStaleState, end: RoundEnd) -> Contributions:
         came, memory = end.came, state.memory
@@ -85,9 +90,13 @@ class FedStale:
         impossible = float((inverse == 0).sum())
         return Contributions.of(
             (came, end.fresh(), np.arange(len(came)), fresh),
-            (remembered, memory.rows.block(), memory.rows.slot[remembered], old),
+            (remembered, memory.block(), memory.rows.slot[remembered], old),
             notes={"fedstale_impossible": impossible} if impossible else {},
         )
+
+    def stand_ins(self, state: FedStaleState, end: RoundEnd) -> Contributions:
+        """Those of an absent client are β y_j; of one that came (Δ_i − β y_i)/p_i + β y_i."""
+        return self.fill(state, end).with_shares(end.base / end.base.sum())
 
     def _inverse(self, state: FedStaleState, end: RoundEnd) -> Floats:
         """(N,) 1/p_i; 0 where p_i is."""

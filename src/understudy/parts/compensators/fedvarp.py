@@ -8,7 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from understudy.core import checks
+from understudy.core.describe import added
 from understudy.core.types import Contributions, RoundEnd, Setup
+from understudy.memory.precision import PRECISIONS
 from understudy.parts.compensators.memory import Memory
 
 
@@ -18,6 +21,11 @@ class FedVARP:
 
     y_j is the last update of client j, zero before its first. The first sum spans everyone
     remembered; by examples, the means are weighted.
+
+    Parameters
+    ----------
+    precision : {"full", "float16", "bfloat16", "int8"}
+        How updates are remembered: as the model is, in half of the room, or in a quarter.
 
     Notes
     -----
@@ -30,11 +38,15 @@ class FedVARP:
     Federated Learning, 2022 (algorithm 1).
     """
 
+    precision: str = added("0.2", "full")
     signed = True
     normalised = True
 
+    def __post_init__(self) -> None:
+        checks.choice("precision", self.precision, PRECISIONS)
+
     def init(self, setup: Setup) -> Memory:
-        return Memory.empty(setup)
+        return Memory.empty(setup, self.precision)
 
     def fill(self, state: Memory, end: RoundEnd) -> Contributions:
         came = end.came
@@ -45,7 +57,7 @@ class FedVARP:
         old = coef[remembered] * state.rescaled(end, remembered)
         return Contributions.of(
             (came, end.fresh(), np.arange(len(came)), fresh),
-            (remembered, state.rows.block(), state.rows.slot[remembered], old),
+            (remembered, state.block(), state.rows.slot[remembered], old),
         )
 
     def stand_ins(self, state: Memory, end: RoundEnd) -> Contributions:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from understudy.core.types import Contributions, Floats, Ints, RoundEnd, Setup
+from understudy.core.types import Block, Contributions, Floats, Ints, RoundEnd, Setup
+from understudy.memory.precision import DecodedRows, RowFormat
 from understudy.memory.rows import RowStore
 
 
@@ -26,8 +27,8 @@ class Memory:
     Parameters
     ----------
     rows : RowStore
-        The updates: ``rows.known`` (N,) says of whom there is one, and ``rows.block()`` is the
-        block whose row ``rows.slot[i]`` is client i's.
+        The updates: ``rows.known`` (N,) says of whom there is one, and ``block()`` is the block
+        whose row ``rows.slot[i]`` is client i's.
     last_seen : (N,) ints
         The round that each client's update started from; -1: never seen.
     made_with : (N,) array
@@ -64,12 +65,43 @@ class Memory:
     rows: RowStore
     last_seen: Ints  # (N,) start round, -1 never
     made_with: Floats  # (N,) η_s
+    _form: RowFormat | None = None  # how rows are kept; None: as they are
 
     @classmethod
-    def empty(cls, setup: Setup) -> Memory:
-        """Nobody was seen yet."""
+    def empty(cls, setup: Setup, precision: str = "full") -> Memory:
+        """Nobody was seen yet.
+
+        Parameters
+        ----------
+        setup : Setup
+            What the part got at `init`.
+        precision : {"full", "float16", "bfloat16", "int8"}
+            How updates are kept: as the model is, in half of the room, or in a quarter. What a
+            method sums is then what was kept, not what came.
+        """
         n = setup.population.n_clients
-        return cls(setup.rows(), np.full(n, -1, dtype=np.int64), np.ones(n))
+        form = RowFormat(precision, len(setup.params), setup.params.dtype)
+        rows = setup.rows(width=form.stored_width, dtype=form.stored_dtype)
+        kept = None if form.is_full else form
+        return cls(rows, np.full(n, -1, dtype=np.int64), np.ones(n), kept)
+
+    def put(self, client: int, row: torch.Tensor) -> None:
+        """Remember a row, in the memory's precision."""
+        self.rows.put(client, row if self._form is None else self._form.encoded(row))
+
+    def block(self) -> Block:
+        """All rows as one block: the row of client i is number ``rows.slot[i]``."""
+        stored = self.rows.block()
+        if self._form is None:
+            return stored
+        return Block(owner=stored.owner, data=DecodedRows(stored.data, self._form))
+
+    def gather(self, clients: Ints) -> torch.Tensor:
+        """(len(clients), d): a copy of their rows, zeros where there is none."""
+        form = self._form
+        if form is None:
+            return self.rows.gather(clients)
+        return torch.stack([form.decoded(self.rows.get(int(client))) for client in clients])
 
     def store(self, end: RoundEnd) -> None:
         """Take in the round: a late update where it is newer than what is known, then the fresh."""
@@ -82,7 +114,7 @@ class Memory:
             self._keep(client, delta, end.t, end)
 
     def _keep(self, client: int, delta: torch.Tensor, start: int, end: RoundEnd) -> None:
-        self.rows.put(client, delta)
+        self.put(client, delta)
         self.last_seen[client] = start
         self.made_with[client] = end.lr(start)
 
@@ -94,7 +126,7 @@ class Memory:
         came = end.came
         others = np.setdiff1d(np.flatnonzero(self.rows.known & (coef != 0)), came)
         rescaled = coef[others] * end.lr(end.t) / self.made_with[others]
-        remembered = (others, self.rows.block(), self.rows.slot[others], rescaled)
+        remembered = (others, self.block(), self.rows.slot[others], rescaled)
         if not len(came):  # a block of no rows is none
             return Contributions.of(remembered) if len(others) else Contributions.none()
         return Contributions.of((came, end.fresh(), np.arange(len(came)), coef[came]), remembered)

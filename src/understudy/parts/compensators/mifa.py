@@ -10,6 +10,7 @@ import torch
 from understudy.core import checks
 from understudy.core.describe import added
 from understudy.core.types import Contributions, RoundEnd, Setup
+from understudy.memory.precision import PRECISIONS
 from understudy.parts.compensators.memory import Memory
 
 
@@ -31,6 +32,8 @@ class MIFA:
     step_when_empty : bool
         Step on memory alone in a round in which nobody came, as the paper does. By default such a
         round takes no step, as with every other method.
+    precision : {"full", "float16", "bfloat16", "int8"}
+        How updates are remembered: as the model is, in half of the room, or in a quarter.
 
     Notes
     -----
@@ -44,19 +47,21 @@ class MIFA:
 
     wait: bool = True
     step_when_empty: bool = added("0.2", False)
+    precision: str = added("0.2", "full")
     signed = False
     normalised = True
 
     def __post_init__(self) -> None:
         checks.choice("wait", self.wait, (True, False))
         checks.choice("step_when_empty", self.step_when_empty, (True, False))
+        checks.choice("precision", self.precision, PRECISIONS)
 
     @property
     def fills_without_arrivals(self) -> bool:
         return self.step_when_empty
 
     def init(self, setup: Setup) -> MIFAState:
-        return MIFAState(Memory.empty(setup), complete=False)
+        return MIFAState(Memory.empty(setup, self.precision), complete=False)
 
     def fill(self, state: MIFAState, end: RoundEnd) -> Contributions:
         seen = state.memory.seen(end)

@@ -62,6 +62,12 @@ class MimiC:
             (again, state.rows.block(), state.rows.slot[again], -share[before] * rescale),
         )
 
+    def stand_ins(self, state: MimiCState, end: RoundEnd) -> Contributions:
+        """Those who came, as corrected."""
+        share = np.zeros(len(end.q))
+        share[end.came] = end.q[end.came] / end.q[end.came].sum()
+        return self.fill(state, end).with_shares(share)
+
     def learn(
         self, state: MimiCState, end: RoundEnd, step: torch.Tensor | None
     ) -> Mapping[str, float]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from understudy.core import checks
 from understudy.core.describe import renamed
-from understudy.core.types import Bools, Floats
+from understudy.core.types import Bools, Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,34 @@ class HoeffdingRace:
             return np.asarray(self.scale * root + self.delta_f)
         root = np.sqrt(evidence / (self.beta * rounds))
         return np.asarray(self.scale * (root + self.delta_f))
+
+
+@dataclass
+class Screen:
+    """Who may lose a candidate: the best and the lowest score among each client's candidates.
+
+    Between two rounds the rows of those who came change, and the bound comes down. So a client
+    whose lowest candidate is not yet as far behind as the bound needs no look at its row.
+    """
+
+    active: Bools  # (N,) for whom the rest was computed: who left is no rival
+    best: Floats  # (N,) -infinity: no candidate
+    lowest: Floats  # (N,) +infinity: no candidate
+
+    @classmethod
+    def empty(cls, active: Bools) -> Screen:
+        n = len(active)
+        return cls(active.copy(), np.full(n, -np.inf), np.full(n, np.inf))
+
+    def take(self, ids: Ints, score: Floats, candidate: Bools) -> None:
+        """The rows of some clients: (r, N) scores, and who is a candidate."""
+        self.best[ids] = np.where(candidate, score, -np.inf).max(axis=1, initial=-np.inf)
+        self.lowest[ids] = np.where(candidate, score, np.inf).min(axis=1, initial=np.inf)
+
+    def suspects(self, bound: Floats) -> Ints:
+        """Whose lowest candidate is as far behind as the smallest bound (N,) of its pairs."""
+        with np.errstate(invalid="ignore"):
+            return np.flatnonzero(self.best - self.lowest >= bound)
 
 
 def eliminate(score: Floats, seen: Bools, removed: Bools, bound: Floats) -> Bools:

@@ -1,4 +1,4 @@
-"""`FedAvgIS` (a baseline of MIFA's paper): importance sampling, each update divided by its p."""
+"""`FedAvgIS`, `HorvitzThompson`: each update divided by its p, or weighted as its sampler says."""
 
 from __future__ import annotations
 
@@ -46,6 +46,39 @@ class FedAvgIS:
         rows = np.flatnonzero(possible)
         notes = {"is_impossible": float((~possible).sum())} if not possible.all() else {}
         return Contributions.of((came[rows], end.fresh(), rows, coef[rows]), notes=notes)
+
+    def learn(self, state: None, end: RoundEnd, step: torch.Tensor | None) -> Mapping[str, float]:
+        return {}
+
+
+@dataclass(frozen=True)
+class HorvitzThompson:
+    """The sampler's weights as they are: Σ_{i∈A} v_i n_i Δ_i / Σ_j n_j, with v_i i's weight.
+
+    Where v_i is one over the probability that i is picked, as with `F3AST`, this is unbiased;
+    `Ignore` divides by Σ_{i∈A} v_i n_i in place of the sum over all clients.
+
+    Notes
+    -----
+    With a sampler whose weights are 1 (`Everyone`, `Uniform`) the step shrinks with the share of
+    those who come. n_j is 1 with ``weighting="clients"``.
+
+    References
+    ----------
+    Horvitz and Thompson, A Generalization of Sampling Without Replacement From a Finite Universe,
+    1952.
+    """
+
+    signed = False
+    normalised = False
+
+    def init(self, setup: Setup) -> None:
+        return None
+
+    def fill(self, state: None, end: RoundEnd) -> Contributions:
+        came = end.came
+        coef = end.q[came] / end.base.sum()
+        return Contributions.of((came, end.fresh(), np.arange(len(came)), coef))
 
     def learn(self, state: None, end: RoundEnd, step: torch.Tensor | None) -> Mapping[str, float]:
         return {}

@@ -9,7 +9,9 @@ import numpy as np
 import torch
 
 from understudy.core import checks
+from understudy.core.describe import added
 from understudy.core.types import Block, Contributions, RoundEnd, Setup, Term
+from understudy.memory.precision import PRECISIONS
 from understudy.parts.compensators.memory import Memory
 
 
@@ -24,6 +26,8 @@ class Stale:
     kind : {"update", "model"}
         The paper's words say the last update. The authors' code averages last *models*: the
         stand-in is then x_k − w, from the current model w to the client's last local model x_k.
+    precision : {"full", "float16", "bfloat16", "int8"}
+        How updates are remembered: as the model is, in half of the room, or in a quarter.
 
     Notes
     -----
@@ -34,9 +38,11 @@ class Stale:
     """
 
     kind: str = "update"
+    precision: str = added("0.2", "full")
 
     def __post_init__(self) -> None:
         checks.choice("kind", self.kind, ("update", "model"))
+        checks.choice("precision", self.precision, PRECISIONS)
 
     @property
     def signed(self) -> bool:
@@ -47,7 +53,7 @@ class Stale:
         return self.kind == "update"
 
     def init(self, setup: Setup) -> Memory:
-        return Memory.empty(setup)
+        return Memory.empty(setup, self.precision)
 
     def fill(self, state: Memory, end: RoundEnd) -> Contributions:
         share = end.q / end.q[end.cohort.wanted].sum()
@@ -58,7 +64,7 @@ class Stale:
             old = old * state.rescaled(end, remembered)
         parts: list[Term] = [
             (came, end.fresh(), np.arange(len(came)), share[came]),
-            (remembered, state.rows.block(), state.rows.slot[remembered], old),
+            (remembered, state.block(), state.rows.slot[remembered], old),
         ]
         if self.kind == "model":
             current = Block(owner=np.array([-1]), data=end.params[None])
@@ -73,6 +79,6 @@ class Stale:
             state.store(end)
             return {}
         for client, delta in end.arrivals:
-            state.rows.put(client, end.params + delta)
+            state.put(client, end.params + delta)
             state.last_seen[client] = end.t
         return {}

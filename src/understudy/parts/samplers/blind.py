@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -48,5 +49,5 @@ class Blind:
     def pick(self, state: Any, start: RoundStart) -> tuple[npt.ArrayLike, npt.ArrayLike]:
         return self.inner.pick(state, replace(start, available=start.active))
 
-    def learn(self, state: Any, end: RoundEnd) -> None:
-        self.inner.learn(state, end)
+    def learn(self, state: Any, end: RoundEnd) -> Mapping[str, float] | None:
+        return self.inner.learn(state, end)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from understudy.core import checks
@@ -18,18 +20,22 @@ from understudy.graph.dependency_graph import (
 )
 from understudy.graph.dispersion import pick_dispersed
 from understudy.graph.noise_answers import NoiseAnswers
+from understudy.graph.similarity import cosine_rows
+from understudy.graph.sparse_graph import MAX_SPARSE_CLIENTS, rows_of, sparse_distances
 from understudy.memory.rows import RowStore
 from understudy.parts.samplers.uniform import check_m, count_of
 
 SOURCES = ("auto", "similarity", "features", "labels", "updates", "functional")
 LEARNT = ("updates", "functional")  # made of what clients train
+# Distances that the search reads on a sparse graph: a pick then stays under a second.
+SEARCHED = 40_000_000
 
 
 @dataclass
 class FedGSState:
     counts: Floats  # (N,) v: how often each was picked
     first: RowStore | None  # first update or answer of each, where the graph is made of these
-    _distance: Floats | None = None  # (N, N) H
+    _distance: npt.NDArray[np.floating] | None = None  # (N, N) H
     _made_of: Floats | None = None  # what H was made of
 
 
@@ -67,6 +73,12 @@ class FedGS:
         With ``graph="updates"`` or ``"functional"``: every client is trained once from the first
         model before round 0, and the graph is made of that, as the paper assumes for its
         constructed graphs. `simulate` does it; those who join later come in as they are first seen.
+    exact_up_to : int
+        Largest number of clients for which all edges and all shortest paths are computed exactly,
+        at most 3,000. With more of them a sparse graph is used, up to 30,000 clients, and the note
+        ``sparse_neighbours`` is in the log.
+    neighbours : int
+        How many of its most alike each client keeps in a sparse graph.
 
     Notes
     -----
@@ -74,6 +86,9 @@ class FedGS:
     the same seed picks the same clients on a busy machine. A pair of clients of which nothing is
     known yet is as far apart as the mean of the others. Clients that join in round t start with a
     count of tM/N: from 0 they would be picked again and again.
+
+    On a sparse graph the search reads about 40 million distances at most: where M·N is large, it
+    has fewer restarts and fewer swaps (`understudy.graph.dispersion.counted_search`).
 
     References
     ----------
@@ -88,6 +103,8 @@ class FedGS:
     restarts: int = 20
     answers: NoiseAnswers | None = added("0.2", None)  # noqa: RUF009 (it makes a field)
     everybody_first: bool = added("0.2", False)
+    exact_up_to: int = added("0.2", MAX_CLIENTS)
+    neighbours: int = added("0.2", 32)
 
     def __post_init__(self) -> None:
         check_m("m", self.m)
@@ -104,6 +121,8 @@ class FedGS:
                 f"graph='functional', got {self.answers!r} with graph={self.graph!r}"
             )
         checks.choice("everybody_first", self.everybody_first, (False, True))
+        checks.integer("exact_up_to", self.exact_up_to, low=0, high=MAX_CLIENTS)
+        checks.integer("neighbours", self.neighbours, low=1)
         if self.everybody_first and self.graph not in LEARNT:
             raise ValueError(
                 "everybody_first: expected graph='updates' or graph='functional', which are made "
@@ -116,10 +135,10 @@ class FedGS:
     def init(self, setup: Setup) -> FedGSState:
         n = setup.population.n_clients
         source = self._source(setup.population)
-        if self.alpha > 0 and n > MAX_CLIENTS:
+        if self.alpha > 0 and n > MAX_SPARSE_CLIENTS:
             raise ValueError(
-                f"FedGS: expected at most {MAX_CLIENTS} clients, whose shortest paths can be "
-                f"computed in reasonable time, got {n}; alpha=0 needs no graph"
+                f"FedGS: expected at most {MAX_SPARSE_CLIENTS} clients, whose shortest paths can "
+                f"be computed in reasonable time, got {n}; alpha=0 needs no graph"
             )
         counts = np.full(n, setup.t * self.count(n) / n)
         if self.alpha > 0 and source == "updates":
@@ -153,10 +172,16 @@ class FedGS:
         else:
             coefficient = self.alpha / n_active
         distance = self._distances(state, start.population)
-        ids = pick_dispersed(distance, z, m, reachable, coefficient, start.rng, self.restarts)
+        work = SEARCHED if self._is_sparse(start.population.n_clients) else None
+        ids = pick_dispersed(
+            distance, z, m, reachable, coefficient, start.rng, self.restarts, work=work
+        )
         return ids, np.ones(len(ids))
 
-    def _distances(self, state: FedGSState, population: Population) -> Floats:
+    def _is_sparse(self, n_clients: int) -> bool:
+        return self.alpha > 0 and n_clients > self.exact_up_to
+
+    def _distances(self, state: FedGSState, population: Population) -> npt.NDArray[np.floating]:
         """H, made anew only when something more is known than when it was made."""
         if self.alpha == 0:
             n = population.n_clients
@@ -164,7 +189,10 @@ class FedGS:
         made_of = self._made_of(state, population)
         same = state._made_of is not None and state._made_of.shape == made_of.shape
         if not same or not np.array_equal(state._made_of, made_of, equal_nan=True):  # type: ignore[arg-type]
-            state._distance = graph_distances(self._similarity(state, population), self.edges)
+            if self._is_sparse(population.n_clients):
+                state._distance = self._sparse_distances(state, population)
+            else:
+                state._distance = graph_distances(self._similarity(state, population), self.edges)
             state._made_of = made_of.copy()
         assert state._distance is not None
         return state._distance
@@ -191,10 +219,31 @@ class FedGS:
         described = population.features if source == "features" else population.label_counts
         return cosine_similarity(np.asarray(described))
 
-    def learn(self, state: FedGSState, end: RoundEnd) -> None:
+    def _sparse_distances(
+        self, state: FedGSState, population: Population
+    ) -> npt.NDArray[np.float32]:
+        n, source = population.n_clients, self._source(population)
+        if state.first is not None:
+            first = state.first
+            known = np.flatnonzero(first.known)
+            rows = cosine_rows([first.get(int(i)) for i in known], known, n, least=0.0)
+        elif source == "similarity":
+            assert population.similarity is not None
+            rows = rows_of(population.similarity)
+        else:
+            described = population.features if source == "features" else population.label_counts
+            rows = cosine_rows(np.asarray(described, dtype=np.float64), np.arange(n), n)
+        return sparse_distances(rows, n, self.edges, self.neighbours)
+
+    def learn(self, state: FedGSState, end: RoundEnd) -> Mapping[str, float]:
         state.counts[end.cohort.wanted] += 1
-        if state.first is None:
-            return
+        if state.first is not None:
+            self._remember(state, end)
+        if not self._is_sparse(end.population.n_clients):
+            return {}
+        return {"sparse_neighbours": float(self.neighbours)}
+
+    def _remember(self, state: FedGSState, end: RoundEnd) -> None:
         if self.graph != "functional":  # the model that a late update started from is gone
             self._take(state, end.late, end.params, end.n_parameters)
         self._take(state, end.arrivals, end.params, end.n_parameters)

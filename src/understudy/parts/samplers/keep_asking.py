@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -69,9 +70,11 @@ class KeepAsking:
             return missing, state.weight[missing]
         return self.inner.pick(state.inner, start)
 
-    def learn(self, state: KeepAskingState, end: RoundEnd) -> None:
+    def learn(self, state: KeepAskingState, end: RoundEnd) -> Mapping[str, float] | None:
+        notes = None
         if not (state.missing & end.active).any():  # this round's was a new pick
-            self.inner.learn(state.inner, end)
+            notes = self.inner.learn(state.inner, end)
         state.missing[:] = False
         state.missing[end.absent] = True
         state.weight[end.cohort.wanted] = end.cohort.weight
+        return notes

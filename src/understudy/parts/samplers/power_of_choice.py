@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,17 +77,28 @@ class PowerOfChoice:
     def _losses(self, state: LastLosses, start: RoundStart, ids: Ints) -> Floats:
         if self.losses == "last" or not len(ids):
             return state.loss[ids]
-        if start.losses is None:
-            raise ValueError(
-                "losses: PowerOfChoice(losses='asked') needs select(..., losses=function of ids); "
-                "where clients cannot be asked, use PowerOfChoice(losses='last')"
-            )
-        asked = checks.array("losses", start.losses(ids), (len(ids),), float)
-        return np.where(np.isnan(asked), np.inf, asked)  # a diverged client does worst of all
+        return asked_losses("PowerOfChoice", start, ids)
 
     def learn(self, state: LastLosses, end: RoundEnd) -> None:
-        for arrivals in (end.late, end.arrivals):
-            if arrivals.losses is not None and len(arrivals):
-                losses = np.asarray(arrivals.losses, dtype=np.float64)
-                told = ~np.isnan(losses)
-                state.loss[np.asarray(arrivals.ids)[told]] = losses[told]
+        for ids, losses in reported(end):
+            state.loss[ids] = losses
+
+
+def asked_losses(part: str, start: RoundStart, ids: Ints) -> Floats:
+    """(len(ids),) losses of the present model there, for a part whose clients can be asked."""
+    if start.losses is None:
+        raise ValueError(
+            f"losses: {part}(losses='asked') needs select(..., losses=function of ids); "
+            f"where clients cannot be asked, use {part}(losses='last')"
+        )
+    asked = checks.array("losses", start.losses(ids), (len(ids),), float)
+    return np.where(np.isnan(asked), np.inf, asked)  # a diverged client does worst of all
+
+
+def reported(end: RoundEnd) -> Iterator[tuple[Ints, Floats]]:
+    """Ids and losses that a round's arrivals tell, the late ones first."""
+    for arrivals in (end.late, end.arrivals):
+        if arrivals.losses is not None and len(arrivals):
+            losses = np.asarray(arrivals.losses, dtype=np.float64)
+            told = ~np.isnan(losses)
+            yield np.asarray(arrivals.ids, dtype=np.int64)[told], losses[told]

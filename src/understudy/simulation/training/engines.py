@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 
 from understudy.core import checks
+from understudy.parts.local import UPDATE, reply_of
 from understudy.simulation.training.jobs import Engine, EngineChoice, Recipe
 from understudy.simulation.training.kernel_engine import PROBE, KernelEngine, kernel_plan
 from understudy.simulation.training.kernels.chain import chain_of
@@ -55,6 +56,8 @@ def choose(
     try:
         if engine == "loop":
             raise Unavailable('engine="loop"')
+        if reply_of(recipe.local) != UPDATE:
+            raise Refused(f"clients with {type(recipe.local.rule).__name__} send no updates")
         plan = kernel_plan(recipe, x, y, layers)
         if not assume_installed:
             loaded(plan.dtype)  # it must be there

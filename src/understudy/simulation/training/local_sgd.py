@@ -13,6 +13,7 @@ from understudy.core.flat import Layout, other_buffers
 from understudy.core.rng import generator, torch_seed
 from understudy.core.threads import one_thread
 from understudy.core.types import Ints
+from understudy.parts.local import LAST_GRADIENT, reply_of
 from understudy.parts.optimizers import make_optimizer
 from understudy.simulation.training.batches import batch_plan
 from understudy.simulation.training.convolution_backend import kernels
@@ -55,8 +56,13 @@ class LoopEngine:
         seed(address, recipe.device)
         if self._dropout is not None:
             self._dropout.begin(address)
-        losses = self._steps(plan, held, job.lr_of(recipe.local), trained, correction)
+        lr = job.lr_of(recipe.local)
+        losses, last = self._steps(plan, held, lr, trained, correction)
         vector.sub_(start)
+        if reply_of(recipe.local) == LAST_GRADIENT:
+            moving = compress(self.layout.parameters(vector), trained)
+            for entry, gradient in zip(moving, last, strict=True):
+                entry.copy_(gradient).mul_(-lr)
         sizes = np.array([len(batch) for batch in plan])
         mean = np.average(torch.stack(losses).cpu().double().numpy(), weights=sizes)
         return len(plan), float(mean)
@@ -76,14 +82,14 @@ class LoopEngine:
         lr: float,
         trained: list[bool],
         correction: list[torch.Tensor] | None,
-    ) -> list[torch.Tensor]:
-        """Steps in the module's parameters; the loss of each."""
+    ) -> tuple[list[torch.Tensor], tuple[torch.Tensor, ...]]:
+        """Steps in the module's parameters; the loss of each, and the last altered gradient."""
         module, local, loss_of = self.module, self.recipe.local, self.recipe.loss
         parameters = list(compress(module.parameters(), trained))  # frozen ones stay as they are
         weights = [parameter.data for parameter in parameters]  # the same memory, without a graph
         anchor = [weight.clone() for weight in weights] if local.rule.mu else None
         velocity: list[torch.Tensor] = []
-        losses = []
+        losses, gradients = [], tuple(weights)
         optimizer = None if local.plain_sgd else make_optimizer(local, parameters, lr)
         dropout = self._dropout
         for inputs, labels in self._batches(plan, held):
@@ -106,7 +112,7 @@ class LoopEngine:
             elif local.momentum:
                 velocity = [gradient.clone() for gradient in gradients]
             torch._foreach_add_(weights, gradients, alpha=-lr)
-        return losses
+        return losses, gradients
 
     def _batches(self, plan: list[Ints], held: Ints) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Inputs and labels of each step; those of several steps are gathered at once."""

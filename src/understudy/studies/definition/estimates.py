@@ -19,7 +19,6 @@ from understudy.analysis.shapley import EVALUATIONS, MOST_EXACT
 from understudy.core.describe import describe
 from understudy.core.threads import usable_cores
 from understudy.core.types import Population
-from understudy.parts.samplers.power_of_choice import PowerOfChoice
 from understudy.simulation import federate
 from understudy.simulation.data.models import build
 from understudy.simulation.data.partitions import PARTITIONS
@@ -126,7 +125,7 @@ def _counted(task: Task, size: Size, with_kernels: bool) -> tuple[float, int]:
     round_seconds = ROUND_SECONDS + min(_wanted(task, size), reachable) * per_client
     if task.oracle:
         round_seconds = ROUND_SECONDS + everybody
-    if isinstance(task.strategy.sampler, PowerOfChoice):
+    if getattr(task.strategy.sampler, "losses", None) == "asked":
         judged = size.n_validation or sum(size.sizes)
         round_seconds += judged * reachable / size.n_clients * pass_seconds
     evaluated = {"test": size.n_test, "train": sum(size.sizes), "validation": size.n_validation}

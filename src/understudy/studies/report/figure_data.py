@@ -12,7 +12,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from understudy import plots
+from understudy.core.types import RoundLog
 from understudy.measures import evaluated_rounds, measure
+from understudy.representation import ClientFacts, Warnings
 from understudy.studies.definition.cell import Label
 from understudy.studies.report.stand_ins import by_round
 from understudy.studies.statistics.frames import rows_of_clients
@@ -78,6 +80,7 @@ class FigureData:
         self.told: dict[str, list[str]] = {}  # section → what stands in place of flat pictures
         self._rounds: dict[str, pd.DataFrame] = {}
         self._stand_ins: dict[str, pd.DataFrame] = {}
+        self._warnings: dict[str, Warnings] = {}
 
     @cached_property
     def most_seeds(self) -> int:
@@ -112,8 +115,21 @@ class FigureData:
     def stand_ins_in(self, cell: StoredCell) -> pd.DataFrame:
         """What represented the absent, by round."""
         if cell.key not in self._stand_ins:
-            self._stand_ins[cell.key] = by_round(self.store.logs(cell.key))
+            facts = ClientFacts.told(cell.facts, self.store.resolved(cell.key))
+            warnings = self._warnings[cell.key] = Warnings(facts)
+
+            def logs() -> Iterator[RoundLog]:
+                for log in self.store.logs(cell.key):  # read once, for both
+                    warnings.add(log)
+                    yield log
+
+            self._stand_ins[cell.key] = by_round(logs())
         return self._stand_ins[cell.key]
+
+    def warnings_in(self, cell: StoredCell) -> Warnings:
+        """Who was left out of a run."""
+        self.stand_ins_in(cell)
+        return self._warnings[cell.key]
 
     def cells_of(self, group: Group) -> list[StoredCell]:
         return [self.cells[place] for place in group.cells]

@@ -18,6 +18,7 @@ from understudy.studies.report.client_table import clients_table
 from understudy.studies.report.conclusions import Conclusions, conclusions
 from understudy.studies.report.figure_data import FigureData
 from understudy.studies.report.figures import pictures_of
+from understudy.studies.report.left_out import left_out
 from understudy.studies.report.methods import methods, references_in
 from understudy.studies.report.page_figures import FigureSection, sections_of
 from understudy.studies.report.page_tables import (
@@ -72,7 +73,7 @@ def render(runs_folder: str | Path, study_name: str, runs: pd.DataFrame | None =
         resolved = {key: store.resolved(key) for key in sorted(begun)}
         data = FigureData(store, study_name, runs)
         gallery = pictures_of(data)
-        stand_ins, clients = stand_ins_table(data), clients_table(data)
+        stand_ins, clients, missed = stand_ins_table(data), clients_table(data), left_out(data)
         if stand_ins is not None:
             data.told.setdefault(STAND_INS, [])  # its section is there, with or without pictures
         sections = sections_of(gallery, data.told)
@@ -100,6 +101,7 @@ def render(runs_folder: str | Path, study_name: str, runs: pd.DataFrame | None =
             failed=bool(failed),
             tuned=tuning is not None,
             clients=clients is not None,
+            left_out=missed is not None,
             more=bool(more),
         ),
         conclusions=_conclusions(study, cells, runs, metric),
@@ -113,6 +115,7 @@ def render(runs_folder: str | Path, study_name: str, runs: pd.DataFrame | None =
         main=None if metric is None else main_table(runs, metric),
         stand_ins=stand_ins,
         clients=clients,
+        left_out=missed,
         tuning=tuning,
         tables=more,
         sections=sections,
@@ -126,10 +129,17 @@ def render(runs_folder: str | Path, study_name: str, runs: pd.DataFrame | None =
 
 
 def _contents(
-    sections: Sequence[FigureSection], *, failed: bool, tuned: bool, clients: bool, more: bool
+    sections: Sequence[FigureSection],
+    *,
+    failed: bool,
+    left_out: bool,
+    tuned: bool,
+    clients: bool,
+    more: bool,
 ) -> list[tuple[str, str]]:
     """(id, heading) of the sections, in their order."""
     first = [("failed", "Failed cells")] if failed else []
+    first += [("left-out", "Who was left out")] if left_out else []
     first += [("strategies", "Strategies")]
     first += [("tuning", "Tuning")] if tuned else []
     first += [("clients", "Clients")] if clients else []

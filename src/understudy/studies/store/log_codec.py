@@ -11,6 +11,7 @@ import numpy as np
 
 from understudy.core.types import Outcome, RoundLog
 from understudy.journal.codec import ARRAYS, NUMBERS, TABLES, Record, log_of_record, record_of
+from understudy.representation.representation import ASKED, WANTED
 from understudy.studies.store import checksums
 
 if TYPE_CHECKING:
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 
-# Late: asked in an earlier round, and counted there.
-WANTED = [outcome for outcome in Outcome if outcome not in (Outcome.LATE, Outcome.NOT_WANTED)]
-ASKED = [outcome for outcome in WANTED if outcome is not Outcome.UNAVAILABLE]
 COUNTS = ("wanted", "asked", "came", "late", "refused")
 SECONDS = "seconds_"  # before the name of what was timed
 

@@ -12,7 +12,7 @@ from understudy._version import __version__
 from understudy.core.json_lines import is_damaged, is_sealed
 from understudy.journal.follow import follow
 from understudy.memory.run_folder import ABOUT, ROUNDS, STATE
-from understudy.memory.writer_lock import taken
+from understudy.memory.writer_lock import is_held
 from understudy.studies.definition.names import KEY_DIGITS
 from understudy.studies.store.live import LIVE, LiveCell, about_runs
 from understudy.studies.store.schema import StoreError
@@ -49,7 +49,7 @@ def refresh(folder: Path) -> str:
     study = "live" if about["resolved"]["data"]["class"] == "live" else "simulation"
     run, logs = about["run"][:KEY_DIGITS], list(follow(folder))
     status = about["status"]
-    if status == "running" and not _is_written(folder / "server"):
+    if status == "running" and not is_held(folder / "server" / "lock"):
         status = "stopped"  # killed: it can be resumed
     with suppress(StoreError), Store.open(folder) as store:
         for cell in store.cells(study):
@@ -78,12 +78,3 @@ def _about(path: Path) -> Mapping[str, Any]:
         raise StoreError(f"{path}: damaged: it does not fit its checksum")
     about: Mapping[str, Any] = json.loads(text)
     return about
-
-
-def _is_written(folder: Path) -> bool:
-    """Whether a process has the right to write here."""
-    lock = taken(folder / "lock")
-    if lock is None:
-        return True
-    lock.release()
-    return False

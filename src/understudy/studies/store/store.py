@@ -21,8 +21,9 @@ import numpy as np
 from understudy.core.printable import printable
 from understudy.core.types import RoundLog
 from understudy.journal.arrays import Array, pack, unpack
+from understudy.representation import Representation
 from understudy.studies.definition.names import why_no_study_name
-from understudy.studies.store import checksums, client_counts, log_codec, schema
+from understudy.studies.store import checksums, log_codec, schema
 from understudy.studies.store.connection import (
     StoreMoved,
     file_of,
@@ -431,17 +432,14 @@ class Store:
             return {name: unpack(value) for name, value in rows}
 
     def client_counts(self, key: str) -> dict[str, Array]:
-        """Sums over the rounds of a run, one number per client: see `client_counts`."""
+        """Sums over the rounds of a run, one number per client: `Representation.counts`."""
         self._verify_run(key, "client_counts")
         rows = self._query("SELECT name, value FROM client_counts WHERE key = ?", key)
         with named_faults(self.path, key):
             return {name: unpack(value) for name, value in rows} or self._counted(key)
 
     def _counted(self, key: str) -> dict[str, Array]:
-        tally = client_counts.ClientCounts()
-        for log in self.logs(key):
-            tally.add(log)
-        return tally.counts()
+        return dict(Representation.of(self.logs(key)).counts())
 
     def last_client_metrics(self, key: str) -> dict[str, Array]:
         """Each metric per client, of the last round that has it."""

@@ -20,6 +20,7 @@ from understudy import registry
 from understudy.core.roles import (
     Aggregator,
     Availability,
+    Chances,
     Compensator,
     Guard,
     LocalRule,
@@ -46,6 +47,7 @@ ROLES: dict[Any, str] = {
     Guard: "guard",
     LocalRule: "rule",
     Availability: "availability",
+    Chances: "chances",
     Delay: "delay",
 }
 FUNCTIONS = ("schedule", "cutoff")  # roles whose parts are functions of the round

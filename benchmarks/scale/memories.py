@@ -1,0 +1,65 @@
+"""Memories in files: how fast FedAR sums up what it remembers, against a plain read of the file."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.scale.measuring import Entry, entry, forget, median_of, plain_read
+from understudy import Arrivals, FedAR, Population, Strategy, Uniform
+from understudy.memory.precision import RowFormat
+from understudy.server.checkpoint import commit
+
+ROOM = 0.6  # share of the free disk that a memory may take
+ARRIVALS = 20  # updates in the round that is measured: the sum is of the others
+
+
+def largest_width(n: int, wanted: int, folder: Path) -> int:
+    """d, or less where the disk is too small."""
+    free = shutil.disk_usage(folder).free * ROOM
+    return int(min(wanted, free / (1.3 * 4 * n)))
+
+
+def aggregate(n: int, wanted: int, precision: str, folder: Path | None) -> Iterator[Entry]:
+    """FedAR's fill and aggregate over everybody's remembered update, from a file not in memory."""
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        d = largest_width(n, wanted, Path(name))
+        strategy = Strategy(sampler=Uniform(ARRIVALS), compensator=FedAR(precision=precision))
+        state = strategy.init(Population(n), torch.zeros(d), seed=0, folder=Path(name) / "run")
+        memory = state.compensator
+        draw = torch.Generator().manual_seed(0)
+        row = torch.randn(d, generator=draw)
+        for client in range(n):
+            memory.put(client, row.roll(client) * 0.01)
+            memory.last_seen[client] = 0
+        commit(state)
+        path = memory.rows.path
+        stored = RowFormat(precision, d, torch.float32)
+        size = n * stored.stored_width * stored.stored_dtype.itemsize
+        spent, limits = [], []
+        for _ in range(3):
+            forget(path)
+            limits.append(plain_read(path, size))
+            forget(path)
+            cohort = strategy.select(state, np.ones(n))
+            deltas = torch.randn(len(cohort.asked), d, generator=draw)
+            applied = strategy.apply(state, cohort, Arrivals(cohort.asked, deltas))
+            spent.append(applied.timings["fill"] + applied.timings["aggregate"])
+        seconds = median_of(spent)
+        state.close()
+        yield entry(
+            f"FedAR: sum of a memory, {precision}",
+            n_clients=n,
+            seconds=seconds,
+            rate=size / seconds / 1e9,
+            unit="GB/s",
+            limit=median_of(limits),
+            d=d,
+            wanted_d=wanted,
+            gigabytes=round(size / 1e9, 2),
+        )

@@ -1,0 +1,383 @@
+"""The rules that find who is left out, one function each: from what is counted to plain words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from understudy.core import checks
+from understudy.core.printable import one_line
+from understudy.core.types import Bools, Floats, Ints, Outcome, RoundLog
+from understudy.representation.answers import AnswerTimes, OneRow, RefusedUpdates
+from understudy.representation.facts import ClientFacts, joined
+from understudy.representation.representation import FAILED, Representation
+
+LONGEST_REASON = 120  # characters of a refusal in a sentence
+PERFORMANCE = {"accuracy": "accuracy", "loss": "loss"}  # measures of a client, the first is told
+MOST_LABELS = 5
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """When a run warns.
+
+    Parameters
+    ----------
+    rounds : int
+        A client is left out that nobody represented in so many steps in a row, or in more: see
+        `chance`.
+    rounds_never : int
+        The same, for a client that was never represented.
+    chance : float
+        How probable a gap may be if all clients were represented as often as the others are, over
+        all clients and rounds so far. Where a sampler picks a few each round, or most are away,
+        gaps are longer before anything is wrong.
+    examples : float
+        Share of the examples that those who are left out must have together.
+    late, refused, failed : int
+        Answers in a row that were late, refused or errors, since the client came last.
+    one_row, one_row_others : float
+        One client's row carries this share of the step for others, and for so many of them, on
+        average over `rounds` steps.
+    empty : int
+        Rounds in a row in which nobody came, or more: `chance` counts as for gaps.
+    age : int, optional
+        Age, in rounds, of a remembered update that represents a client; None: none is too old.
+    """
+
+    rounds: int = 10
+    rounds_never: int = 5
+    chance: float = 0.01
+    examples: float = 0.01
+    late: int = 3
+    refused: int = 3
+    failed: int = 3
+    one_row: float = 0.3
+    one_row_others: float = 3.0
+    empty: int = 5
+    age: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("rounds", "rounds_never", "late", "refused", "failed", "empty"):
+            checks.integer(name, getattr(self, name), low=1)
+        if self.age is not None:
+            checks.integer("age", self.age, low=1)
+        checks.number("chance", self.chance, low=0, high=1, low_open=True)
+        checks.number("examples", self.examples, low=0, high=1)
+        checks.number("one_row", self.one_row, low=0, high=1)
+        checks.number("one_row_others", self.one_row_others, low=0)
+
+
+class Found(NamedTuple):
+    """What a rule found."""
+
+    kind: str
+    clients: tuple[int, ...]
+    text: str
+    of: str = ""  # tells warnings of one kind apart
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What it is about: the same in the next round, if it still holds."""
+        return self.kind, self.of
+
+
+@dataclass
+class Seen:
+    """What the rules look at: everything that was counted up to a round."""
+
+    facts: ClientFacts
+    limits: Thresholds
+    counted: Representation = field(default_factory=Representation)
+    times: AnswerTimes = field(default_factory=AnswerTimes)
+    refused: RefusedUpdates = field(default_factory=RefusedUpdates)
+    empty: int = 0  # rounds in a row in which nobody came
+    empty_before: int = 0  # other such rounds
+    one_row: OneRow = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.one_row = OneRow(self.limits.rounds)
+
+    def add(self, log: RoundLog, seconds: dict[int, float] | None) -> None:
+        """One more round."""
+        steps = self.counted.n_steps
+        self.counted.add(log)
+        self.times.add(log, seconds)
+        self.refused.add(log)
+        if self.counted.n_steps > steps:
+            self.one_row.add(log)
+        if (log.outcome == Outcome.CAME).any():
+            self.empty_before, self.empty = self.empty_before + self.empty, 0
+        else:
+            self.empty += 1
+
+    @property
+    def active(self) -> Bools:
+        return self.facts.active(self.counted.n_clients)
+
+
+# -- left out ------------------------------------------------------------------------------------
+
+
+def left_out(seen: Seen) -> Iterator[Found]:
+    """Clients that no update has represented for longer than the others make likely."""
+    counted, limits, active = seen.counted, seen.limits, seen.active
+    never = counted.gap >= counted.steps
+    least = np.where(never, limits.rounds_never, limits.rounds)
+    represented = counted.steps - counted.voiced[:, -1]
+    gaps = _unlikely(counted.gap, least, represented, counted.steps, active, limits.chance)
+    # a memory represents whoever came once: what is unlikely is that a client did not come at all
+    away = _unlikely(counted.away, least, counted.came, counted.there, active, limits.chance)
+    who = np.intersect1d(gaps, away)
+    if not len(who):
+        return
+    share, of = seen.facts.share(who.tolist(), counted.n_clients)
+    if share < limits.examples:
+        return
+    clients = who.tolist()
+    steps = int(counted.gap[who].min())
+    if never[who].all():
+        rounds = f"in none of the updates so far ({_count(int(counted.there[who].min()), 'round')})"
+    else:
+        rounds = f"in none of the last {steps} rounds' updates"
+    who_and_when = f"{seen.facts.listed(clients)}, {_share(share, of)}, {_was(clients)} {rounds}"
+    words = [f"{who_and_when}: {_causes(seen, who)}"]
+    words += [*_labels(seen, clients), *_performance(seen, who)]
+    yield Found("left out", tuple(clients), "; ".join(words))
+
+
+def waiting(seen: Seen) -> Iterator[Found]:
+    """Clients that a method waits for, and that come less than the others make likely."""
+    counted, limits, active = seen.counted, seen.limits, seen.active
+    if counted.n_steps or counted.n_rounds < limits.rounds:
+        return
+    least = np.full(counted.n_clients, limits.rounds)
+    never = counted.came == 0
+    away = np.where(never, counted.away, 0)
+    who = _unlikely(away, least, counted.came, counted.there, active, limits.chance)
+    if len(who):
+        clients = who.tolist()
+        share, of = seen.facts.share(clients, counted.n_clients)
+        yield Found(
+            "waiting",
+            tuple(clients),
+            f"no step was taken in {_count(counted.n_rounds, 'round')}: "
+            f"{seen.facts.listed(clients)}, {_share(share, of)}, "
+            f"{'have' if len(clients) > 1 else 'has'} never come",
+        )
+
+
+def _unlikely(gap: Ints, least: Ints, had: Ints, of: Ints, active: Bools, chance: float) -> Ints:
+    """Clients whose gap is as long as `least`, and longer than that of equals would ever be.
+
+    If each was represented in a round with the probability r that the others have, some gap of n
+    rounds would come up in N clients and T rounds with a probability of at most N·T·(1 − r)^n.
+    """
+    long = active & (gap >= least)
+    if not long.any():
+        return np.zeros(0, dtype=np.int64)
+    others = active & ~long & (of > 0)
+    if not others.any():
+        return np.zeros(0, dtype=np.int64)
+    rate = float((had[others] / of[others]).mean())
+    if rate <= 0:
+        return np.zeros(0, dtype=np.int64)
+    tried = float(active.sum()) * max(float(of.max()), 1.0)
+    needed = math.log(chance / tried) / math.log1p(-min(rate, 0.999))
+    return np.flatnonzero(long & (gap >= needed))
+
+
+def _causes(seen: Seen, who: Ints) -> str:
+    """What became of them meanwhile, the most frequent outcome of each."""
+    since = seen.counted.since[who]
+    main = since.argmax(axis=1)
+    # an update that was late was missing before, and whoever owes an answer is not asked again
+    main[since[:, Outcome.LATE] > 0] = Outcome.LATE
+    silent = (main == Outcome.UNAVAILABLE) & (since[:, Outcome.MISSING] > 0)
+    main[silent] = Outcome.MISSING
+    away = since[main == Outcome.MISSING, Outcome.UNAVAILABLE].any()
+    kinds = {
+        "could not be reached": [Outcome.UNAVAILABLE],
+        "did not answer, or could not be reached" if away else "did not answer": [Outcome.MISSING],
+        "answered too late": [Outcome.LATE],
+        "failed": FAILED,
+        "sent what was refused": [Outcome.REFUSED],
+        "could not be reached, or were not picked": [Outcome.NOT_WANTED],
+        "came, with a weight of 0": [Outcome.CAME],
+    }
+    counts = {words: int(np.isin(main, outcomes).sum()) for words, outcomes in kinds.items()}
+    told = [(words, n) for words, n in counts.items() if n]
+    if len(told) == 1:
+        words = told[0][0]
+        return f"it {words.replace('were', 'was')}" if len(who) == 1 else f"they {words}"
+    return joined([f"{n} {words}" for words, n in told])
+
+
+def _labels(seen: Seen, clients: list[int]) -> Iterator[str]:
+    labels = seen.facts.labels(clients).tolist()
+    if not labels:
+        return
+    shown, more = labels[:MOST_LABELS], len(labels) - MOST_LABELS
+    words = [seen.facts.label(label) for label in sorted(shown)] + (
+        [f"{more} more"] if more > 0 else []
+    )
+    text = f"{'its' if len(clients) == 1 else 'their'} labels: {joined(words)}"
+    whole = [one for one in labels if seen.facts.share_of_label(one, clients) >= 0.995]
+    if whole:
+        only = [seen.facts.label(one) for one in sorted(whole)[:MOST_LABELS]]
+        text += f" (nobody else has {joined(only)})"
+    yield text
+
+
+def _performance(seen: Seen, who: Ints) -> Iterator[str]:
+    for name, words in PERFORMANCE.items():
+        values: Floats | None = seen.counted.metrics.get(name)
+        if values is None or len(values) <= who.max() or np.isnan(values[who]).all():
+            continue
+        own, mean = float(np.nanmean(values[who])), float(np.nanmean(values))
+        if name == "accuracy":
+            yield f"{words} there: {own:.1%}, mean of all: {mean:.1%}".replace("%", " %")
+        else:
+            yield f"{words} there: {own:.3g}, mean of all: {mean:.3g}"
+        return
+
+
+# -- late, refused, failed -----------------------------------------------------------------------
+
+
+def late(seen: Seen) -> Iterator[Found]:
+    """Clients whose every answer is late."""
+    counted = seen.counted
+    who = np.flatnonzero(seen.active & (counted.since[:, Outcome.LATE] >= seen.limits.late))
+    if not len(who):
+        return
+    clients = who.tolist()
+    always = bool((counted.came[who] == 0).all())
+    n = int(seen.active.sum())
+    least, most = seen.times.median(clients)
+    deadline = seen.facts.deadline
+    text = (
+        f"{len(clients)} of {_count(n, 'client')} {_has(clients)} "
+        f"{'always been late' if always else 'been late each time since an update came in time'}"
+    )
+    if len(clients) < n:
+        text += f" ({seen.facts.listed(clients)})"
+    if deadline is not None and not np.isnan(most):
+        took = _seconds(most) if least == most else f"{_seconds(least)} to {_seconds(most)}"
+        whose = "its" if len(clients) == 1 else "their"
+        if most > deadline:
+            text += f": the deadline of {deadline:g} s is below {whose} median of {took} s"
+    yield Found("late", tuple(clients), text)
+
+
+def refused(seen: Seen) -> Iterator[Found]:
+    """Clients whose updates are refused again and again, and ids that are no client's."""
+    limit, counts = seen.limits.refused, seen.refused
+    for client in np.flatnonzero(seen.active & (counts.rounds >= limit)).tolist():
+        reason = one_line(counts.reason.get(client, ""), LONGEST_REASON)
+        text = (
+            f"{seen.facts.called(client)} was refused in {counts.rounds[client]} rounds, and no "
+            f"update of it was taken since: {reason}"
+        )
+        yield Found("refused", (client,), text, str(client))
+    for name, (times, reason) in counts.strangers.items():
+        if times >= limit:
+            text = (
+                f"{one_line(name, 80)}, which is no client, was refused {times} times: "
+                f"{one_line(reason, LONGEST_REASON)}"
+            )
+            yield Found("refused", (), text, name)
+
+
+def failed(seen: Seen) -> Iterator[Found]:
+    """Clients that answer with errors, or restart while they train."""
+    counted = seen.counted
+    times = counted.since[:, FAILED].sum(axis=1)
+    who = np.flatnonzero(seen.active & (times >= seen.limits.failed))
+    if len(who):
+        clients, fewest = who.tolist(), int(times[who].min())
+        yield Found(
+            "failed",
+            tuple(clients),
+            f"{seen.facts.listed(clients)} failed {fewest} times or more and {_has(clients)} not "
+            "come since: errors, or restarts while training",
+        )
+
+
+# -- the step ------------------------------------------------------------------------------------
+
+
+def one_row(seen: Seen) -> Iterator[Found]:
+    """A client whose row represents many others."""
+    limits, largest = seen.limits, seen.one_row.largest()
+    if largest is None:
+        return
+    client, share, others = largest
+    if not seen.active[client]:
+        return
+    if share >= limits.one_row and others >= limits.one_row_others:
+        yield Found(
+            "one row",
+            (client,),
+            f"{seen.facts.called(client)} stood in for {others:.2g} others: {100 * share:.0f} % of "
+            f"the step, on average over the last {limits.rounds}",
+        )
+
+
+def nobody(seen: Seen) -> Iterator[Found]:
+    """Rounds in which nobody came."""
+    counted, limits = seen.counted, seen.limits
+    if seen.empty < limits.empty:
+        return
+    before = counted.n_rounds - seen.empty
+    rate = (seen.empty_before + 1) / (before + 2)
+    if rate**seen.empty * counted.n_rounds <= limits.chance or before == 0:
+        yield Found("nobody", (), f"nobody came in the last {_count(seen.empty, 'round')}")
+
+
+def old(seen: Seen) -> Iterator[Found]:
+    """Clients that only an old update represents, where an age is given."""
+    counted, limits = seen.counted, seen.limits
+    if limits.age is None or not counted.n_clients:
+        return
+    remembered = counted.voice == 1
+    who = np.flatnonzero(seen.active & remembered & (counted.age >= limits.age))
+    if len(who):
+        clients, ages = who.tolist(), counted.age[who]
+        yield Found(
+            "old",
+            tuple(clients),
+            f"{seen.facts.listed(clients)}: represented by updates of {int(ages.min())} rounds ago"
+            + (f" to {int(ages.max())}" if ages.max() > ages.min() else ""),
+        )
+
+
+RULES = (left_out, waiting, nobody, late, refused, failed, one_row, old)
+
+
+# -- words ---------------------------------------------------------------------------------------
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}" + "s" * (n != 1)
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.2g}"
+
+
+def _was(clients: list[int]) -> str:
+    return "were" if len(clients) > 1 else "was"
+
+
+def _has(clients: list[int]) -> str:
+    return "have" if len(clients) > 1 else "has"
+
+
+def _share(share: float, of: str) -> str:
+    percent = f"{100 * share:.0f}" if share >= 0.01 else f"{100 * share:.1g}"
+    return f"{percent} % of the {of}"
