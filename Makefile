@@ -143,7 +143,7 @@ $(VENV)/.flower-stamp: $(VENV)/.made-stamp $(INSTALLED_FROM)
 
 $(VENV)/.test-stamp: $(VENV)/.made-stamp $(INSTALLED_FROM)
 	@$(forget-half-installed)
-	$(PIP_INSTALL) -e ".[test,docs,parquet,ray,flower,dashboard,hdf5]"
+	$(PIP_INSTALL) -e ".[test,docs,parquet,ray,flower,dashboard,hdf5,fedjax]"
 	@touch $(VENV)/.core-stamp $(VENV)/.flower-stamp $@
 
 # pip writes INSTALLER last; without it a package may lack files, though pip would take it as installed.
