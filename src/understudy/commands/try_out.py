@@ -63,12 +63,12 @@ def try_table(
             show_default="five of them",
         ),
     ] = None,
-    model: Annotated[str, typer.Option(help="mlp, softmax, …")] = "mlp",
+    model: Annotated[str, typer.Option(help="mlp or softmax.")] = "mlp",
     tune: Annotated[
         bool, typer.Option("--tune", help="Give each method its own best server step.")
     ] = False,
     rounds: Annotated[int, typer.Option(min=1, help="Number of rounds.")] = 40,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each kind; tests take 5.")] = 5,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each kind; tests take 5.")] = 10,
     name: Annotated[str | None, typer.Option(help="Of the study.", show_default="try-FILE")] = None,
     folder: Annotated[Path, typer.Option(help="The runs folder.")] = stored_study.RUNS,
     jobs: Annotated[int | None, typer.Option(min=1, help="Maximum number of runs at once.")] = None,
@@ -81,7 +81,7 @@ def try_table(
     FILE is a CSV or Parquet table with a column of clients (sites, shops,
     machines) and one to predict. Without --missing, --trace and --leave, half
     of the clients miss each round, and the largest is gone in a comparison of
-    its own. Ctrl-C stops; the same command goes on.
+    its own. Ctrl-C stops; the same command resumes.
 
     understudy try patients.csv --client hospital --target outcome
     understudy try patients.csv --client hospital --target outcome --leave each

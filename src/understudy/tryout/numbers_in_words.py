@@ -39,7 +39,7 @@ class Scale:
         if not math.isfinite(number):
             return "–"
         sign = "\u00a0%" if self.metric in PERCENT else ""  # not at the beginning of a line
-        return f"{self.factor * number:.{self.decimals}f}{sign}".replace("-", "−")
+        return f"{self._plain(number)}{sign}"
 
     def is_zero(self, number: float) -> bool:
         """Whether a difference is told as none."""
@@ -52,16 +52,22 @@ class Scale:
 
     def signed(self, number: float) -> str:
         """A difference in a table."""
-        words = f"{self.factor * number:+.{self.decimals}f}" if math.isfinite(number) else "–"
-        return words.replace("-", "−")
+        if not math.isfinite(number):
+            return "–"
+        return f"{'+' if number > 0 and not self.is_zero(number) else ''}{self._plain(number)}"
 
     def range(self, effect: Effect, sign: float = 1.0) -> str:
         """The 95 % interval of an effect in brackets, of a loss with `sign` −1; else nothing."""
         if effect.half is None:
             return ""
         ends = sorted(sign * (effect.mean + side * effect.half) for side in (-1, 1))
-        low, high = (f"{self.factor * end:.{self.decimals}f}".replace("-", "−") for end in ends)
+        low, high = map(self._plain, ends)
         return f" ({low} to {high})"
+
+    def _plain(self, number: float) -> str:
+        """With a minus sign, and without one before nothing."""
+        words = f"{self.factor * number:.{self.decimals}f}"
+        return words.replace("-", "") if self.is_zero(number) else words.replace("-", "−")
 
 
 def scale_of(target: Target) -> Scale:

@@ -15,6 +15,7 @@ from understudy.tryout.absence import Situations
 from understudy.tryout.look import Look
 from understudy.tryout.trouble import CannotTry
 
+MODELS = ("mlp", "softmax")  # that take a row of a table
 LEFT_OUT, EVERYONE, POOLED = "left out", "everyone", "pooled"
 # The methods that are tried; another one is one more line: its label, and how a study writes it.
 # MIFA that does not wait is Stale where everyone is wanted, so it is left out.
@@ -51,7 +52,7 @@ class TrySettings:
     """
 
     rounds: int = 40
-    seeds: int = 5
+    seeds: int = 10
     model: str = "mlp"
     methods: Sequence[str] = tuple(METHODS)
     tune: bool = False

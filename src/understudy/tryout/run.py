@@ -11,7 +11,6 @@ from typing import Any
 from understudy.core import checks
 from understudy.core.files import refuse_link, write_file
 from understudy.core.threads import usable_cores
-from understudy.simulation.data.models import MODELS
 from understudy.simulation.data.table_file import TASKS
 from understudy.studies.definition.estimates import estimate, readable
 from understudy.studies.definition.names import why_no_study_name
@@ -26,6 +25,7 @@ from understudy.tryout.plan import (
     EVERYONE,
     LEFT_OUT,
     METHODS,
+    MODELS,
     POOLED,
     TrySettings,
     document,
@@ -128,7 +128,7 @@ class Tried:
 
     def __str__(self) -> str:
         if self.findings is None:
-            return "Not all runs are done; the same call goes on."
+            return "Not all runs are done; the same call resumes."
         parts = [f"In short. {in_short(self.findings)}"]
         for question, sentences in self.answers:
             parts.append("\n".join([question, *(f"- {one}" for one in sentences)]))
@@ -242,8 +242,8 @@ def try_out(
     client, target : str
         The columns that say whose a row is, and what is to be predicted.
     missing : float, optional
-        The share of clients that is missing in each round, drawn anew. Without `missing`, `trace`
-        and `leave`: one half; and the largest client is gone, in a comparison of its own.
+        The share of clients that is missing in each round, drawn for each. Without `missing`,
+        `trace` and `leave`: one half; and the largest client is gone, in a comparison of its own.
     trace : path, optional
         Recorded attendance, as `Trace` reads it.
     leave : str or list of str
@@ -257,15 +257,16 @@ def try_out(
     methods : list of str, optional
         Names of registered methods, in place of the five.
     model : str
-        A built-in model.
+        ``"mlp"`` or ``"softmax"``.
     rounds, seeds : int
-        How long each run is, and how many there are of each kind: tests take five.
+        How long each run is, and how many there are of each kind: tests take five, and ten are
+        less often misled by chance.
     tune : bool
         Give each method the server step that is best on validation data, in place of 1 for all.
     name : str, optional
         Of the study; by default from the file's.
     folder : path
-        The runs folder. The same call goes on where it was stopped.
+        The runs folder. The same call resumes what was stopped.
     progress : bool
         Show how far it is.
 

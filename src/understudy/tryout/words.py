@@ -13,7 +13,7 @@ from understudy.tryout.plan import POOLED
 from understudy.tryout.trouble import listed
 
 MOST_CLIENTS = 3  # that are told in words
-LITTLE = 1024  # bytes
+LITTLE = 4096  # bytes
 
 
 class Answer(NamedTuple):
@@ -74,6 +74,7 @@ def _losses(found: TableFindings) -> Iterator[str]:
     if math.isfinite(found.constant):
         words += f"; with the same prediction for every row, {scale.value(found.constant)}"
     yield f"{words}."
+    yield "Tests are on held-out rows of all clients, also of those that are missing."
     for error in found.errors.values():
         yield f"The typical error (RMSE) with everybody is {_digits(error)}, in the target's unit."
     for one in found.situations:

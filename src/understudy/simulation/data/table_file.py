@@ -48,14 +48,14 @@ class Written(NamedTuple):
 # -- the file --------------------------------------------------------------------------------------
 
 
-def found(file: str | Path) -> Path:
+def found(file: str | Path, expected: str = "a table in a CSV or Parquet file") -> Path:
     """The file itself, or the one of that name among the data sets."""
     roots = [Path(), Path(os.environ.get("UNDERSTUDY_DATA", "data")), Path("data")]
     place = next((root / file for root in roots if (root / file).is_file()), None)
     if place is None:
         raise FileNotFoundError(
             f"{file}: no such file, neither here nor under UNDERSTUDY_DATA nor in ./data; expected "
-            "a table in a CSV or Parquet file"
+            f"{expected}"
         )
     return place
 
