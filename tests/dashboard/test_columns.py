@@ -57,8 +57,9 @@ def voices_by_hand(logs):
             found.append(4 + sum(age >= least for least in (2, 4, 8, 16)))
         elif any(source >= 0 for source in speakers):
             found.append(2)
-        else:
-            found.append(3 if speakers else 0)
+        else:  # a mean of others: it holds nothing of a client that never came
+            ever_came = any(log.outcome[client] == Outcome.CAME for log in logs)
+            found.append(3 if speakers and ever_came else 0)
     return found
 
 

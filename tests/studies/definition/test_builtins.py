@@ -42,8 +42,15 @@ CELLS = {
     "quickstart": ((2 * 7 + 1) * 5, (2 * 7 + 1) * 10, (2 * 7 + 1) * 10),
     # the same two, at step 1 and tuned
     "quickstart-tuned": (2 * 2 * 6 * 5, 2 * 2 * 6 * 10, 2 * 2 * 6 * 10),
-    # four methods with ten servers under two kinds of absence; two data sets when quick, else four
-    "server-step": (2 * 80, 80 * (5 + 5 + 3 + 3), 4 * 80 * 10),
+    # five methods with ten servers under two kinds of absence; one data set when quick, else four
+    "server-step": (100, 100 * (5 + 5 + 3 + 3), 100 * (5 + 5 + 3 + 3)),
+    # quick: six rows, and two in three modes. Digits and Synthetic: 26 rows in ten modes and two
+    # with everybody; a trace without two; errors; cold start; IID; MNIST; FMNIST; CIFAR-10; tuned
+    "concord": (
+        6 + 2 * 3,
+        (262 + 262 + 26 + 15 + 28 + 10) * 5 + (52 + 25 + 17) * 3 + 2 * 109 * 5,
+        (262 + 262 + 26 + 15 + 28 + 10) * 10 + (52 + 25 + 17) * 5 + 2 * 109 * 10,
+    ),
     # MNIST and CIFAR-10 as in the authors' code, and as published
     "fdms-fig1": (4 * 13, 13 * 5 + 13 * 8 + 13 * 5 + 13 * 4, 4 * 13 * 10),
     "fdms-fig2": (13, 13 * 5, 13 * 10),

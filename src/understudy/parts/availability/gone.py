@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from understudy.core import checks
+from understudy.core.describe import added
 from understudy.core.printable import one_line
 from understudy.core.roles import Availability
 from understudy.core.suggestions import closest
@@ -35,7 +36,7 @@ class GoneState:
 
 @dataclass(frozen=True)
 class Gone:
-    """The listed clients never come, or not from a round on; `inner` decides for the others.
+    """The listed clients never come, or not in some rounds; `inner` decides for the others.
 
     Parameters
     ----------
@@ -47,11 +48,15 @@ class Gone:
     inner : Availability
         Attendance of everybody else, and of these until then. It is drawn for all, so that the
         others come as they do without this wrapper.
+    until : int, optional
+        The round in which they come (again) like the others; with ``since=0`` nobody has seen them
+        before. None: never.
     """
 
     clients: tuple[int | str, ...] = ()
     since: int = 0
     inner: Availability = field(default_factory=Always)
+    until: int | None = added("0.4", None)
 
     def __post_init__(self) -> None:
         given: Any = self.clients
@@ -65,6 +70,8 @@ class Gone:
         ):
             object.__setattr__(self, "clients", plain)
         checks.integer("since", self.since, low=0)
+        if self.until is not None:
+            checks.integer("until", self.until, low=self.since)
         checks.part("inner", self.inner, "init", "draw", "rates")
         if not plain:
             raise ValueError("clients: expected at least one number or name, got ()")
@@ -76,11 +83,14 @@ class Gone:
 
     def draw(self, state: GoneState, t: int, rng: np.random.Generator) -> Bools:
         drawn = np.asarray(self.inner.draw(state.inner, t, rng))
-        return drawn & ~state.left if t >= self.since else drawn
+        return drawn & ~state.left if self._gone(t) else drawn
 
     def rates(self, state: GoneState, t: int) -> Floats | None:
         rates = self.inner.rates(state.inner, t)
-        return rates if rates is None or t < self.since else np.where(state.left, 0.0, rates)
+        return np.where(state.left, 0.0, rates) if rates is not None and self._gone(t) else rates
+
+    def _gone(self, t: int) -> bool:
+        return t >= self.since and (self.until is None or t < self.until)
 
 
 def leave_one_out(

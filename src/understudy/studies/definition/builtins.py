@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SCALES = ("quick", "results", "paper")
 _FOLDERS = {  # package, folder in it → studies, in the order in which they are listed
-    ("understudy.studies", "builtin"): ("quickstart", "quickstart-tuned", "server-step"),
+    ("understudy.studies", "builtin"): ("quickstart", "quickstart-tuned", "server-step", "concord"),
     ("understudy.papers", "studies"): (
         "fdms-fig1",
         "fdms-fig2",
