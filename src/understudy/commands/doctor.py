@@ -23,6 +23,7 @@ EXTRAS = {
     "ray": "runs on a cluster",
     "pyarrow": "Parquet files",
     "flwr": "Flower, for live federations",
+    "sse-starlette": "understudy dashboard, a local page",
     "h5py": "data of TFF",
     "msgpack": "data of FedJAX",
 }
