@@ -1,5 +1,6 @@
 """Who gets in, under which name, and to what."""
 
+from hashlib import sha256
 from socket import gethostname
 
 import pytest
@@ -108,6 +109,18 @@ def test_no_path_leads_out(client, path):
 def test_only_files_that_a_page_needs_are_served():
     assert {"index.html", "app.js", "vendor/uplot/uPlot.esm.js"} <= static_files().keys()
     assert not [name for name in static_files() if name.endswith(".py")]
+
+
+@pytest.mark.parametrize(
+    ("name", "digest"),
+    [
+        ("uPlot.esm.js", "5dd9b3281aa64b461b42d9945f6adb2649d346502b12281a9ae0d46599a80eba"),
+        ("uPlot.min.css", "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04"),
+    ],
+)
+def test_what_others_wrote_is_as_they_published_it(name, digest):
+    """uPlot 1.6.32, from its package."""
+    assert sha256(static_files()[f"vendor/uplot/{name}"]).hexdigest() == digest
 
 
 def test_nothing_tells_where_a_run_is(client, folder):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from understudy.dashboard.clients import cast_of, client_rows, share_by_voice
-from understudy.dashboard.columns import MEASURED, Columns
+from understudy.dashboard.columns import MAIN, MEASURED, Columns
 from understudy.dashboard.comparison import comparison_of
 from understudy.dashboard.hub import Hub, UnreadableRun
 from understudy.dashboard.places import FAULTS, RunInfo, without_folder
@@ -20,6 +21,7 @@ from understudy.studies.store.client_names import client_names
 from understudy.studies.store.store import Store
 
 MOST_POINTS = 4000  # rounds of a curve; a screen has fewer
+WHILE = 1.0  # seconds in which rounds are read for a list's warnings
 SPARKS = 60  # points of a sparkline
 MOST_PAIRED = 400  # clients up to which a similarity matrix is sent whole
 MOST_PAST = 5  # warnings that no longer hold
@@ -63,17 +65,47 @@ def brief(hub: Hub, run: RunInfo) -> dict[str, Any]:
 
 
 def sparkline(hub: Hub, run: RunInfo) -> npt.NDArray[np.float64]:
-    """Some of a run's accuracies, or losses where it has none; empty where nothing is measured."""
+    """Some of a run's accuracies, or losses where it has none; empty where nothing is known yet."""
     try:
-        columns = hub.columns(run)
-    except UnreadableRun:
+        values = _stored_course(run) if run.key else _course(hub, run)
+    except (*FAULTS, UnreadableRun):
         return np.zeros(0)
-    found = columns.main_measure
-    if found is None:
-        return np.zeros(0)
-    values = columns.known(found[1])
     chosen = np.linspace(0, len(values) - 1, min(SPARKS, len(values))).astype(np.int64)
     return np.asarray(values[chosen], dtype=np.float64)
+
+
+def _course(hub: Hub, run: RunInfo) -> npt.NDArray[np.float64]:
+    columns = hub.columns(run)
+    found = columns.main_measure
+    # a part of it would look like the whole
+    if found is None or columns.n < run.rounds:
+        return np.zeros(0)
+    return columns.known(found[1])
+
+
+def _stored_course(run: RunInfo) -> npt.NDArray[np.float64]:
+    """From the store's table of rounds, without what it keeps of clients."""
+    with Store.open(run.folder) as store:
+        table = store.rounds(run.key)
+    for kind in MAIN:
+        for name in table.columns:
+            if str(name).endswith(kind):
+                values = table[name].to_numpy(dtype=np.float64)
+                return np.asarray(values[np.isfinite(values)])
+    return np.zeros(0)
+
+
+def warned(hub: Hub, runs: Sequence[RunInfo]) -> dict[str, int | None]:
+    """How many warnings hold in each run; None where its rounds are not all read yet."""
+    end = time.monotonic() + WHILE
+    found: dict[str, int | None] = {}
+    for run in runs:
+        try:
+            is_whole = time.monotonic() < end and hub.columns(run).n >= run.rounds
+        except UnreadableRun:
+            is_whole = True
+        found[run.id] = (hub.n_warnings(run) or 0) if is_whole else None
+    return found
 
 
 # -- one run ---------------------------------------------------------------------------------------

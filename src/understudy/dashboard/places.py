@@ -160,7 +160,8 @@ class Places:
                 rounds=cell.rounds,
                 n_rounds=self._total(store, cell),
                 is_live=is_live,
-                changed=study.changed.timestamp(),
+                # whoever adds rounds marks only the file
+                changed=_written(home) if cell.status == "running" else study.changed.timestamp(),
                 place=StoredRounds(home, cell.key),
                 folder=home,
                 key=cell.key,
@@ -281,6 +282,12 @@ def _stamp_of(home: Path) -> tuple[object, ...]:
         else:
             found.append((about.st_mtime_ns, about.st_size, about.st_ino))
     return tuple(found)
+
+
+def _written(home: Path) -> float:
+    """When the store was written last."""
+    found = [home / name for name in (FILE, f"{FILE}-wal")]
+    return max((path.stat().st_mtime for path in found if path.is_file()), default=0.0)
 
 
 def _locks(home: Path) -> tuple[bool, ...]:

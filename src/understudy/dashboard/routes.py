@@ -8,7 +8,6 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
-import numpy as np
 from sse_starlette import EventSourceResponse, JSONServerSentEvent
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -123,9 +122,9 @@ def _clients(hub: Hub, asked: Request) -> dict[str, Any]:
 
 def _sparklines(hub: Hub, asked: Request) -> bytes:
     names = asked.query_params.get("runs", "").split(",")[:MOST_IDS]
-    lines = {name: answers.sparkline(hub, hub.runs[name]) for name in names if name in hub.runs}
-    warned = {name: hub.n_warnings(hub.runs[name]) for name in lines}
-    return packed({"warned": warned}, {name: np.asarray(line) for name, line in lines.items()})
+    runs = [hub.runs[name] for name in names if name in hub.runs]
+    lines = {run.id: answers.sparkline(hub, run) for run in runs}
+    return packed({"warned": answers.warned(hub, runs)}, lines)
 
 
 def _comparison(hub: Hub, asked: Request) -> Mapping[str, Any]:

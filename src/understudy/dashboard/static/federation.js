@@ -44,6 +44,8 @@ export async function show({ root, id, query, state, title }) {
     const missed = one.seen < 0 ? null : n - 1 - one.seen;
     const seen = one.seen < 0 ? 'never' : missed === 0 ? 'in the last round' : `${round(one.seen)}, ${count(missed, 'round')} ago`;
     const refusals = one.refusals.map((of) => h('li', {}, `${round(of.round)}: ${of.reason} (`, said(of.detail), ')'));
+    // a mixture of others holds nothing of a client that never came: it is named, and is nobody
+    const isSilent = (one.last.at(-1) ?? 0) >> 4 === 0;
     const voices = one.standIns.map((by) => h('li', {}, by.source < 0 ? 'a mixture' : by.source === one.client ? 'itself' : name(about.names[by.source] ?? by.source), ` ${number(by.coef, 2)}`));
     return h('tr', { class: one.left ? 'left' : missed === 0 ? null : 'away' },
       h('th', { scope: 'row' }, name(one.id), one.left && ' (left)'),
@@ -52,7 +54,7 @@ export async function show({ root, id, query, state, title }) {
       h('td', { 'data-head': HEADS[3] }, one.pending < 0 ? '–' : `since ${round(one.pending)}`),
       h('td', { 'data-head': HEADS[4] }, strip(one.last, n)),
       h('td', { 'data-head': HEADS[5] }, one.detail && said(one.detail), refusals.length > 0 && h('ul', {}, refusals)),
-      h('td', { 'data-head': HEADS[6] }, voices.length ? h('ul', { class: 'inline' }, voices) : one.left ? '–' : h('strong', {}, 'nobody')));
+      h('td', { 'data-head': HEADS[6] }, one.left ? '–' : isSilent && h('strong', {}, 'nobody'), voices.length > 0 && h('ul', { class: 'inline' }, voices)));
   }
 
   function draw() {

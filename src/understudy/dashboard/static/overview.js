@@ -8,6 +8,7 @@ import { address, badge, progress } from './parts.js';
 import { sparkline } from './spark.js';
 
 const STATUSES = ['running', 'stopped', 'failed', 'damaged', 'waiting', 'done'];
+const MOST_TRIES = 40;
 const MOST = 60; // rows before the rest is asked for: each has a line to be drawn
 
 export async function show({ root, query, state, navigate, title }) {
@@ -83,13 +84,20 @@ export async function show({ root, query, state, navigate, title }) {
   async function draws(found) {
     const wanted = found.filter((run) => run.rounds && lines.get(run.id)?.rounds !== run.rounds);
     if (!wanted.length) return;
-    for (const run of wanted) lines.set(run.id, { values: lines.get(run.id)?.values, rounds: run.rounds });
+    for (const run of wanted) {
+      const { values, tries = 0 } = lines.get(run.id) ?? {};
+      lines.set(run.id, { values, tries: tries + 1, rounds: run.rounds });
+    }
     try {
       for (let at = 0; at < wanted.length; at += 12) {
         const part = wanted.slice(at, at + 12);
         const { arrays, warned } = await get('/api/sparklines', { runs: part.map((run) => run.id).join(',') });
         for (const [id, values] of Object.entries(arrays)) lines.get(id).values = values;
-        for (const [id, n] of Object.entries(warned)) if (runs.has(id)) runs.get(id).warnings = n;
+        for (const [id, n] of Object.entries(warned)) {
+          if (n !== null && runs.has(id)) runs.get(id).warnings = n;
+          // of long runs not all rounds are read at once: they are asked for again
+          else if (n === null && lines.get(id).tries < MOST_TRIES) lines.get(id).rounds = -1;
+        }
         again();
       }
     } catch { /* a list without lines is still one */ }

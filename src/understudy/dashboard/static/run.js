@@ -12,7 +12,7 @@ import { Findings } from './findings.js';
 
 export async function show({ root, id, query, state, title }) {
   const about = {}; // filled below, and again when the run goes on
-  const head = h('div'), told = h('div'), settings = h('div');
+  const read = h('p', { class: 'quiet' }), head = h('div'), told = h('div'), settings = h('div');
   const path = `/api/runs/${id}`;
   const curves = new Curves(id);
   const map = new AttendanceMap({
@@ -54,7 +54,7 @@ export async function show({ root, id, query, state, title }) {
     replace(root, head);
     return () => {};
   }
-  replace(root, head, told, curves.element, map.element, cast.element, curves.below, findings.element, settings);
+  replace(root, head, told, read, curves.element, map.element, cast.element, curves.below, findings.element, settings);
   const found = await first;
   if (found) map.take(found);
   performance.mark('understudy-map');
@@ -68,11 +68,13 @@ export async function show({ root, id, query, state, title }) {
   const isBehind = () => curves.n < about.rounds || (map.base?.n ?? 0) < about.rounds;
 
   let wasWhole = false;
+  const reading = () => replace(read, isBehind() && about.rounds > 0 && `Reading its rounds: ${number(curves.n)} of ${number(about.rounds)}`);
   const whole = () => { wasWhole = true; performance.mark('understudy-whole'); };
 
   const follow = throttled(async () => {
     try {
       await Promise.all([load(), map.more(), curves.more()]);
+      reading();
       if (status !== about.status) {
         status = about.status;
         announce(`This run is ${status}`);
@@ -83,6 +85,7 @@ export async function show({ root, id, query, state, title }) {
       else if (!wasWhole) whole();
     } catch { /* what is shown stays; the next news may be readable */ }
   }, 300);
+  reading();
   if (isBehind()) follow();
   else whole();
   const stop = live([id], (news) => {

@@ -67,6 +67,8 @@ def federate(
         if normalise is not True:
             load = partial(load, normalise=source.checked_normalise(normalise))
         if partition is None:
+            if root is not None:
+                settings["root"] = root
             # a loader has shares of its own: it is told those that were asked for
             shares = {"test": (test, 0.2), "validation": (validation, 0.0)}
             known = inspect.signature(load).parameters
