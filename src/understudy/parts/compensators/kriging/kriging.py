@@ -13,7 +13,7 @@ from understudy.core import checks
 from understudy.core.types import Arrivals, Contributions, Floats, Ints, RoundEnd, Setup
 from understudy.graph.similarity import gram
 from understudy.memory.rows import RowStore
-from understudy.parts.compensators.deviations import (
+from understudy.parts.compensators.kriging.deviations import (
     FURTHEST,
     Returns,
     alike,
@@ -21,9 +21,9 @@ from understudy.parts.compensators.deviations import (
     returns,
     trust,
 )
-from understudy.parts.compensators.friends import TINY, expected_cosines, weights_of_friends
+from understudy.parts.compensators.kriging.friends import TINY, expected_cosines, weights_of_friends
+from understudy.parts.compensators.kriging.start_models import StartModels, gone_along
 from understudy.parts.compensators.memory import Memory
-from understudy.parts.compensators.start_models import StartModels, gone_along
 
 CHUNK = 64  # memories looked at together
 LEAST = 1e-9  # weight of friends below which there are none
