@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export ONLY ROUNDS PEERS ENGINE
 SCALE := $(if $(SMOKE),--smoke) $(if $(ONLY),--only "$(ONLY)") $(if $(FOLDER),--folder "$(FOLDER)")
 
-.PHONY: help run live setup test test-slow test-loop test-full lint format docs architecture gallery front-page results home bench bench-scale clean FORCE
+.PHONY: help run live setup test test-slow test-loop test-full lint format docs architecture gallery front-page results home concord bench bench-scale clean FORCE
 
 help:
 	@echo "make run        install the core, compare a few methods (options: make run ARGS='--rounds 5')"
@@ -36,6 +36,7 @@ help:
 	@echo "make front-page the first comparison in README.md and docs/index.md, from a run"
 	@echo "make results    docs/results.md and its pictures, from docs/claims.toml and docs/results"
 	@echo "make home       docs/home.md, from docs/results/*-home"
+	@echo "make concord    docs/concord.md, from docs/results/concord"
 	@echo "make bench      the benchmarks (ONLY=W1,W3 or pick, ROUNDS=n, PEERS=none or names, ENGINE=loop)"
 	@echo "make bench-scale  how it scales, to 100,000 clients (ONLY=word, SMOKE=1, FOLDER=disk of memories)"
 	@echo "make setup      only install what the targets above need"
@@ -95,6 +96,9 @@ results: $(VENV)/.core-stamp
 home: $(VENV)/.core-stamp
 	@$(BIN)/python -m tools.home_table docs
 
+concord: $(VENV)/.core-stamp
+	@$(BIN)/python -m tools.concord_table docs
+
 bench: $(VENV)/.test-stamp
 	$(BIN)/python benchmarks/run.py
 
@@ -139,7 +143,7 @@ $(VENV)/.flower-stamp: $(VENV)/.made-stamp $(INSTALLED_FROM)
 
 $(VENV)/.test-stamp: $(VENV)/.made-stamp $(INSTALLED_FROM)
 	@$(forget-half-installed)
-	$(PIP_INSTALL) -e ".[test,docs,parquet,ray,flower,dashboard,hdf5]"
+	$(PIP_INSTALL) -e ".[test,docs,parquet,ray,flower,dashboard,hdf5,fedjax]"
 	@touch $(VENV)/.core-stamp $(VENV)/.flower-stamp $@
 
 # pip writes INSTALLER last; without it a package may lack files, though pip would take it as installed.

@@ -119,7 +119,7 @@ def accuracy(data: str, method: str, rounds: int | None = None) -> Iterator[Entr
     chosen = SETTINGS[data]
     kind = {"fedar": FedAR, "mifa": MIFA}[method]
     for precision in ("full", "float16", "bfloat16", "int8"):
-        found, spent = [], 0.0
+        found, losses, spent = [], [], 0.0
         for seed in range(3):
             federation = federate(
                 data, "classes_per_client", n_clients=chosen["clients"], k=2, seed=seed
@@ -136,10 +136,12 @@ def accuracy(data: str, method: str, rounds: int | None = None) -> Iterator[Entr
             )
             spent += seconds_of(lambda run=run: list(run))
             found.append(run.last.metrics["test_accuracy"])
+            losses.append(run.last.metrics["test_loss"])
         yield entry(
             f"accuracy: {data}, {method}, {precision}",
             n_clients=chosen["clients"],
             seconds=spent,
             accuracy=round(float(np.mean(found)), 4),
+            loss=round(float(np.mean(losses)), 6),
             accuracies=[round(one, 4) for one in found],
         )

@@ -136,7 +136,9 @@ def _accuracies(entries: Sequence[Entry]) -> str:
     found: dict[str, dict[str, str]] = {}
     for one in entries:
         where, _, precision = one["what"].removeprefix("accuracy: ").rpartition(", ")
-        found.setdefault(where, {})[precision] = f"{one['accuracy']:.4f}"
+        found.setdefault(where, {})[precision] = (
+            f"{100 * one['accuracy']:.2f} % ({one['loss']:.5f})"
+        )
     precisions = list(dict.fromkeys(name for row in found.values() for name in row))
     lines = [[where, *(row.get(name, "–") for name in precisions)] for where, row in found.items()]
     return _markdown(["data, method", *precisions], lines)

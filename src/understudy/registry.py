@@ -39,7 +39,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "fedvarp": "parts.compensators.fedvarp:FedVARP",
         "fedavg_is": "parts.compensators.reweight:FedAvgIS",
         "horvitz_thompson": "parts.compensators.reweight:HorvitzThompson",
-        "fedau": "parts.compensators.fedau:FedAU",
+        "fedau": "parts.compensators.reweight:FedAU",
         "fedstale": "parts.compensators.fedstale:FedStale",
         "mimic": "parts.compensators.mimic:MimiC",
         "late_updates": "parts.compensators.late_updates:LateUpdates",

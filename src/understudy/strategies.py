@@ -24,7 +24,6 @@ from understudy.parts.aggregators.fedmgda import FedMGDA
 from understudy.parts.amplified import AmplifiedScaffold, GeneralizedFedAvg
 from understudy.parts.compensators.fdms import FDMS
 from understudy.parts.compensators.fedar import FedAR
-from understudy.parts.compensators.fedau import NEVER, FedAU
 from understudy.parts.compensators.fedawe import FedAWE
 from understudy.parts.compensators.fedstale import FedStale
 from understudy.parts.compensators.fedvarp import FedVARP
@@ -34,7 +33,7 @@ from understudy.parts.compensators.late_updates import LateUpdates
 from understudy.parts.compensators.mifa import MIFA
 from understudy.parts.compensators.mimic import MimiC
 from understudy.parts.compensators.race import HoeffdingRace
-from understudy.parts.compensators.reweight import FedAvgIS, HorvitzThompson
+from understudy.parts.compensators.reweight import NEVER, FedAU, FedAvgIS, HorvitzThompson
 from understudy.parts.compensators.stale import Stale
 from understudy.parts.extrapolated import Extrapolated
 from understudy.parts.focus import Focus

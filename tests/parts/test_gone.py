@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from understudy import Bernoulli, Gone, Outcome, Population, Study, fedavg, simulate
+from understudy.core.describe import describe
 from understudy.core.rng import generator
 from understudy.parts.availability import Always, leave_one_out
 from understudy.simulation import Federation
@@ -109,3 +110,15 @@ def test_bad_arguments_are_named():
         Gone(["a"]).init(Population(2, names=("a", "a")))
     with pytest.raises(ValueError, match="names: expected 2 of them"):
         Population(2, names=("a",))
+
+
+def test_clients_that_nobody_has_seen_before_a_round() -> None:
+    gone = Gone([0], until=3, inner=Bernoulli(1.0))
+    state = gone.init(Population(3))
+    rng = np.random.default_rng(0)
+    assert [bool(gone.draw(state, t, rng)[0]) for t in range(5)] == [False] * 3 + [True] * 2
+    assert [float(gone.rates(state, t)[0]) for t in (2, 3)] == [0.0, 1.0]
+    assert all(gone.draw(state, t, rng)[1:].all() for t in range(5))
+    assert "until" not in describe(Gone([0]))
+    with pytest.raises(ValueError, match="until: expected"):
+        Gone([0], since=4, until=3)

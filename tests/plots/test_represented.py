@@ -85,6 +85,19 @@ def test_a_run_in_a_notebook_has_its_map_and_its_warnings():
     assert 'alt="Rounds by clients: who came in each of 6 rounds' in page
 
 
+def test_a_large_map_is_drawn_on_request_only(monkeypatch):
+    monkeypatch.setattr("understudy.plots.run_page.MOST_CELLS", 20)
+    run = simulate(hospitals(), fedavg(), model="softmax", rounds=2, evaluate=())
+    iterator = iter(run)
+    next(iterator)
+    assert "<img" in run._repr_html_()
+    next(iterator)
+    page = run._repr_html_()
+    assert "<img" not in page
+    assert "plots.represented(run) does" in page
+    run.close()
+
+
 def test_runs_side_by_side_have_a_panel_each():
     def one(strategy):
         run = simulate(

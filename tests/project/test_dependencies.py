@@ -10,6 +10,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+EXTRAS = ("ray", "parquet", "flower", "dashboard", "hdf5", "fedjax")
 
 
 def imported() -> set[str]:
@@ -41,7 +42,7 @@ def normal(name: str) -> str:
 
 def test_everything_imported_is_declared() -> None:
     # IPython is imported in a notebook only, where it is
-    assert imported() - declared("ray", "parquet", "flower", "dashboard") - {"ipython"} == set()
+    assert imported() - declared(*EXTRAS) - {"ipython"} == set()
 
 
 def test_everything_declared_is_imported() -> None:
@@ -51,4 +52,4 @@ def test_everything_declared_is_imported() -> None:
 def test_everything_declared_has_a_tested_version() -> None:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pinned = {normal(line.partition("==")[0]) for line in lines if "==" in line}
-    assert declared("ray", "parquet", "flower", "dashboard", "test", "docs") - pinned == set()
+    assert declared(*EXTRAS, "test", "docs") - pinned == set()

@@ -24,6 +24,7 @@ from understudy import (
     Latency,
     LogNormal,
     fdms,
+    fdms_dropout,
     fedar,
     fedavg,
     fedgs,
@@ -158,6 +159,13 @@ def test_why_is_told_by_what_became_of_them():
     )
 
 
+def test_who_comes_with_a_weight_of_nothing_is_left_out():
+    spoken = [(one, one, 0.0 if one == 3 else 0.1) for one in range(8)]
+    warnings = warnings_of([played(t, all_but(), spoken) for t in range(5)], facts())
+    (text,) = texts(warnings.current)
+    assert text.endswith("in none of the updates so far (5 rounds): it came, with a weight of 0")
+
+
 def test_a_round_that_was_added_is_not_counted_again():
     warnings = Warnings()
     for _ in range(3):
@@ -180,6 +188,7 @@ def test_a_round_that_was_added_is_not_counted_again():
         (fedgs(), FixedDropout(0.7)),
         (fedgs(), LogNormal()),
         (fdms(), FixedDropout(0.7)),
+        (fdms(), fdms_dropout(0.7)),
         (stale(), Bernoulli(0.4)),
         (fedar(), FixedDropout(0.7)),
         (fedvarp(), Bernoulli(0.3)),

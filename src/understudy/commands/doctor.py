@@ -24,6 +24,8 @@ EXTRAS = {
     "pyarrow": "Parquet files",
     "flwr": "Flower, for live federations",
     "sse-starlette": "understudy dashboard, a local page",
+    "h5py": "data of TFF",
+    "msgpack": "data of FedJAX",
 }
 FOR_DEVELOPERS = ("test", "docs")  # extras
 _OPTIONAL = re.compile(

@@ -81,7 +81,7 @@ def try_table(
     FILE is a CSV or Parquet table with a column of clients (sites, shops,
     machines) and one to predict. Without --missing, --trace and --leave, half
     of the clients miss each round, and the largest is gone in a comparison of
-    its own. Ctrl-C stops; the same command goes on.
+    its own. Ctrl-C stops; the same command resumes.
 
     understudy try patients.csv --client hospital --target outcome
     understudy try patients.csv --client hospital --target outcome --leave each

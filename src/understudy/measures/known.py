@@ -206,6 +206,22 @@ _LIST = (
         about="Error of leaving out: of the mean of those who came, in the same rounds.",
         of=_mean_over_rounds("oracle_error_ignoring"),
     ),
+    Measure(
+        "oracle_stand_ins_error_relative", "relative error of the stand-ins' sum", **LOWER,
+        of=_mean_over_rounds("oracle_stand_ins_error_relative"),
+    ),
+    Measure(
+        "oracle_cosine", "cosine of the stand-ins' sum with the true mean", **HIGHER,
+        of=_mean_over_rounds("oracle_cosine"),
+    ),
+    Measure(
+        "oracle_stand_in_error_known", "relative error of a stand-in with a memory", **LOWER,
+        of=_mean_over_rounds("oracle_stand_in_error_known"),
+    ),
+    Measure(
+        "oracle_last_update_error", "relative error of a last update", **LOWER,
+        of=_mean_over_rounds("oracle_last_update_error"),
+    ),
 )  # fmt: skip
 MEASURES = {one.name: one for one in _LIST}  # in the order of the columns of results
 
@@ -223,11 +239,7 @@ OF_ROUNDS = {
             "substitution error ‖e‖² against the wanted", **LOWER,
         ),
         Measure("oracle_stand_ins_error", "error of the stand-ins' sum", **LOWER),
-        Measure("oracle_stand_ins_error_relative", "relative error of the stand-ins' sum", **LOWER),
-        Measure("oracle_cosine", "cosine of the stand-ins' sum with the true mean"),
         Measure("oracle_stand_in_error", "relative error of a stand-in", **LOWER),
-        Measure("oracle_stand_in_error_known", "the same, of clients with a memory", **LOWER),
-        Measure("oracle_last_update_error", "relative error of the last update", **LOWER),
         Measure(
             "oracle_error_wanted_relative", "oracle error wanted relative",
             "substitution error ‖e‖² against the wanted, relative", **LOWER,

@@ -59,8 +59,7 @@ class Extrapolated:
     Nor do fresh rows alone spare the tuning of a step: a fixed one of 1 was within .05 of the best
     in more of our cells (the study ``server-step``). Where a row has a negative coefficient
     (FedVARP) the published rule has no meaning; p is then its absolute value. The paper evaluates
-    the mean
-    of the last two models: ``simulate(…, evaluate_mean_of=2)``.
+    the mean of the last two models: ``simulate(…, evaluate_mean_of=2)``.
 
     The note ``server_factor`` of a round is η. A step without rows, as on late updates alone, has
     η = 1, or the damped mean so far.

@@ -15,12 +15,16 @@ if TYPE_CHECKING:
     from understudy.simulation.run import Run
 
 MOST_WARNINGS = 5
+MOST_CELLS = 1_000_000  # of a map that is drawn whenever a run is shown: some seconds
 
 
 def html_of(run: Run) -> str:
-    """The run as HTML; without a picture before its first round."""
+    """The run as HTML; without a picture before its first round, or where it would be large."""
     parts = [f"<p>{_text(repr(run).strip('<>'))}</p>"]
-    if len(run.logs):
+    cells = len(run.logs) * run.federation.n_clients
+    if cells > MOST_CELLS:
+        parts.append("<p>Too much to draw each time: plots.represented(run) does.</p>")
+    elif cells:
         figure = represented(run)
         width = round(figure.get_figwidth() * PIXELS_PER_INCH)
         picture = base64.b64encode(png(figure)).decode()

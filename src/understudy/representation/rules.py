@@ -132,7 +132,8 @@ def left_out(seen: Seen) -> Iterator[Found]:
     gaps = _unlikely(counted.gap, least, represented, counted.steps, active, limits.chance)
     # a memory represents whoever came once: what is unlikely is that a client did not come at all
     away = _unlikely(counted.away, least, counted.came, counted.there, active, limits.chance)
-    who = np.intersect1d(gaps, away)
+    unheard = np.flatnonzero(counted.away < counted.gap)  # it came, and that did not help
+    who = np.intersect1d(gaps, np.union1d(away, unheard))
     if not len(who):
         return
     share, of = seen.facts.share(who.tolist(), counted.n_clients)

@@ -12,7 +12,7 @@ from understudy.simulation.data.dataset import Dataset
 from understudy.simulation.data.digits import clustered_digits, digits
 from understudy.simulation.data.federate import federate
 from understudy.simulation.data.federation import Federation
-from understudy.simulation.data.image_sets import cifar10, fashion_mnist, mnist, svhn
+from understudy.simulation.data.image_sets import cifar10, cifar100, fashion_mnist, mnist, svhn
 from understudy.simulation.data.models import build
 from understudy.simulation.data.partitions import (
     SHARD_LEVELS,
@@ -51,6 +51,7 @@ __all__ = [
     "batch_plan",
     "build",
     "cifar10",
+    "cifar100",
     "classes_per_client",
     "clustered",
     "clustered_digits",

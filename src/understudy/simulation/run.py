@@ -452,8 +452,8 @@ class Run:
         Iterated, it gives what holds now, then what held for a time; ``warnings.current`` is the
         former. Nothing of a run depends on it: it is computed from the logs when it is asked for.
         """
-        for log in self._kept[self._warnings.representation.n_rounds :]:
-            self._warnings.add(log)
+        for place in range(self._warnings.representation.n_rounds, len(self._kept)):
+            self._warnings.add(self._kept[place])  # one at a time: large ones are compressed
         return self._warnings
 
     def __repr__(self) -> str:

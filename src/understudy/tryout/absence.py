@@ -29,7 +29,7 @@ class Absence:
     Parameters
     ----------
     missing : float, optional
-        The share of clients that is missing in each round, drawn anew.
+        The share of clients that is missing in each round, drawn for each.
     trace : path, optional
         Recorded attendance, a CSV file ``device,t_s,state`` as `Trace` reads it. Where every client
         has a device of its own name, it follows that one; else devices are dealt at random.
@@ -111,7 +111,7 @@ def _missing(made: Situations, share: float, n: int) -> None:
             "some are missing, and some are there"
         )
     made.at_times[f"{n_missing} of {n} missing"] = {"name": "fixed_dropout", "alpha": share}
-    made.told.append(f"{n_missing} of {n} clients miss each round, drawn anew in every round")
+    made.told.append(f"{n_missing} of {n} clients miss each round, drawn for each round")
 
 
 def _traced(made: Situations, file: str, look: Look, rounds: int) -> None:

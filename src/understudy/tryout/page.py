@@ -136,7 +136,9 @@ def _methods(found: TableFindings, one: Situation) -> PageTable:
     ]
     for method in one.methods:
         p = p_number(method.change.p)
-        share = f"{100 * method.recovered:.0f} %" if np.isfinite(method.recovered) else "–"
+        share = "–"
+        if np.isfinite(method.recovered):
+            share = f"{100 * method.recovered:.0f} %".replace("-", "−")
         rows.append(
             (method.name, scale.value(method.mean), scale.signed(method.change.mean),
              scale.range(method.change).strip(" ()") or "–", share, p)

@@ -128,7 +128,7 @@ class Tried:
 
     def __str__(self) -> str:
         if self.findings is None:
-            return "Not all runs are done; the same call goes on."
+            return "Not all runs are done; the same call resumes."
         parts = [f"In short. {in_short(self.findings)}"]
         for question, sentences in self.answers:
             parts.append("\n".join([question, *(f"- {one}" for one in sentences)]))
@@ -242,8 +242,8 @@ def try_out(
     client, target : str
         The columns that say whose a row is, and what is to be predicted.
     missing : float, optional
-        The share of clients that is missing in each round, drawn anew. Without `missing`, `trace`
-        and `leave`: one half; and the largest client is gone, in a comparison of its own.
+        The share of clients that is missing in each round, drawn for each. Without `missing`,
+        `trace` and `leave`: one half; and the largest client is gone, in a comparison of its own.
     trace : path, optional
         Recorded attendance, as `Trace` reads it.
     leave : str or list of str
@@ -266,7 +266,7 @@ def try_out(
     name : str, optional
         Of the study; by default from the file's.
     folder : path
-        The runs folder. The same call goes on where it was stopped.
+        The runs folder. The same call resumes what was stopped.
     progress : bool
         Show how far it is.
 

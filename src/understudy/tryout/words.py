@@ -74,6 +74,7 @@ def _losses(found: TableFindings) -> Iterator[str]:
     if math.isfinite(found.constant):
         words += f"; with the same prediction for every row, {scale.value(found.constant)}"
     yield f"{words}."
+    yield "Tests are on held-out rows of all clients, also of those that are missing."
     for error in found.errors.values():
         yield f"The typical error (RMSE) with everybody is {_digits(error)}, in the target's unit."
     for one in found.situations:

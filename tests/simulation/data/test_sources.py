@@ -290,8 +290,8 @@ def test_a_batch_written_today_is_read_too(tmp_path, protocol):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "expected a CIFAR-10 batch"),
-        (b"<html>", "expected a CIFAR-10 batch|refused"),
+        (b"", "expected a CIFAR batch"),
+        (b"<html>", "expected a CIFAR batch|refused"),
         (pickle.dumps([1]), "found neither"),
         (old_batch(COLOUR.reshape(4, 3072), [1, 2, 3]), r"expected data of shape \(3, 3072\)"),
         (old_batch(COLOUR.reshape(4, 3072), [1, 2, 3, 10]), "expected labels in 0 .. 9"),

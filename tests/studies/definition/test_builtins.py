@@ -145,6 +145,7 @@ def test_every_study_runs(name, images, monkeypatch):
                 found = analyse(run, task)
         assert [log.t for log in logs] == [0, 1]
         assert math.isfinite(logs[-1].metrics["test_loss"])
+        assert str(run.warnings) == "nobody was left out"
         assert bool(found.metrics) == bool(task.analysis)
 
 

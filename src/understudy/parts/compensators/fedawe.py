@@ -56,7 +56,7 @@ class FedAWE:
     -----
     The authors' code measures the mean of all clients' models, which their analysis is about too,
     and the models of other methods as they are. That mean moves by Σ_{i∈A} α_i η_g (t − τ_i) Δ_i,
-    α_i being i's share of the objective. w itself is what |A| clients made of one round.
+    α_i being i's share of the objective. w itself is what those who came made of one round.
 
     The code also clips the mean of (t − τ_i) Δ_i to a norm of 0.5, and nothing of the methods it
     compares with; the paper does not say so. Here nothing is clipped unless `clip` asks for it.

@@ -11,8 +11,8 @@ import torch
 from understudy.core import checks
 from understudy.core.types import Contributions, Floats, RoundEnd, Setup
 from understudy.memory.precision import PRECISIONS
-from understudy.parts.compensators.fedau import NEVER, Intervals
 from understudy.parts.compensators.memory import Memory
+from understudy.parts.compensators.reweight import NEVER, Intervals
 
 
 @dataclass

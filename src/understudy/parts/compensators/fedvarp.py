@@ -69,7 +69,7 @@ class FedVARP:
         weight = end.q[came] / end.q[came].sum()
         known = state.rows.known & end.active
         absent = np.setdiff1d(np.flatnonzero(end.active), came)
-        fresh, memory = end.fresh(), state.rows.block()
+        fresh, memory = end.fresh(), state.block()
         older, back = absent[known[absent]], np.flatnonzero(known[came])
         own = weight * share[came].sum()
         k, m = np.repeat(absent, len(came)), np.tile(np.arange(len(came)), len(absent))

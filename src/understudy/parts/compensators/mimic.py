@@ -21,7 +21,7 @@ class MimiCState:
 
 @dataclass(frozen=True)
 class MimiC:
-    """MimiC: (1/|A|) Σ_{i∈A} (Δ_i − (Δ_i^last − U_i^last)).
+    """MimiC: ``(1/|A|) Σ_{i∈A} (Δ_i − (Δ_i^last − U_i^last))``.
 
     U_i^last is the update that the server made of the last round in which i came, Δ_i^last what i
     sent then. So each update mimics the common one, and whoever is away takes no direction along

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -66,6 +67,14 @@ def federate(
         if normalise is not True:
             load = partial(load, normalise=source.checked_normalise(normalise))
         if partition is None:
+            if root is not None:
+                settings["root"] = root
+            # a loader has shares of its own: it is told those that were asked for
+            shares = {"test": (test, 0.2), "validation": (validation, 0.0)}
+            known = inspect.signature(load).parameters
+            for name, (share, default) in shares.items():
+                if share != default and name in known:
+                    settings[name] = share
             divided = load(seed=seed, **settings)
             if not isinstance(divided, Federation):
                 raise ValueError(f"partition: {data!r} does not come divided; name a partition")

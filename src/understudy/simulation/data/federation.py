@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
+PADDING = -100  # a label that is none: what torch's cross_entropy ignores
 _one_at_a_time = threading.Lock()  # while data move to shared memory: runs may be in threads
 
 
@@ -37,8 +38,9 @@ class Federation:
     x : (n, …) tensor
         All inputs.
     y : (n, …) tensor
-        All labels, int64 in 0 .. C-1; or the targets of a regression, of a floating type. They are
-        passed to the loss as they are, but for built-in models, which give (batch, 1) for one
+        All labels, int64 in 0 .. C-1; or the targets of a regression, of a floating type. Sequences
+        of labels (n, length) may be padded with -100, which cross_entropy and accuracy ignore. They
+        are passed to the loss as they are, but for built-in models, which give (batch, 1) for one
         target: there, targets of shape (n,) become (n, 1).
     clients : tuple of (n_i,) int arrays
         The examples each client trains on; no client is empty.
@@ -133,6 +135,14 @@ class Federation:
                     f"got {self.n_classes}"
                 )
             return
+        if y.ndim > 1 and n:
+            padded = y == PADDING
+            alone = padded.flatten(1).all(dim=1)
+            if alone.any():
+                raise ValueError(
+                    f"y[{int(alone.nonzero()[0])}]: expected at least one label, got padding only"
+                )
+            y = y[~padded] if padded.any() else y
         low, high = (int(end) for end in torch.aminmax(y)) if n else (0, -1)
         checks.integer("n_classes", self.n_classes, low=0)
         if low < 0 or (self.n_classes and high >= self.n_classes):

@@ -59,8 +59,10 @@ def _idx(content: BinaryIO | gzip.GzipFile, path: Path, most: int) -> Bytes:
     return np.frombuffer(values, dtype=np.uint8).reshape(shape)
 
 
-def read_cifar_batch(path: Path) -> tuple[Bytes, Bytes]:
-    """Images (n, 3, 32, 32) and labels (n,) of a CIFAR-10 batch.
+def read_cifar_batch(
+    path: Path, labels_key: str = "labels", n_classes: int = 10
+) -> tuple[Bytes, Bytes]:
+    """Images (n, 3, 32, 32) and labels (n,) of a CIFAR-10 batch, or of a file of CIFAR-100.
 
     A batch is a pickle, and a pickle may run anything. Here it cannot: it may name three things of
     NumPy, for which there are stand-ins that only remember what they were given, and it may name
@@ -72,18 +74,20 @@ def read_cifar_batch(path: Path) -> tuple[Bytes, Bytes]:
         except pickle.UnpicklingError as error:
             raise ValueError(f"{path}: refused; {error}") from error
         except Exception as error:  # a damaged pickle may raise nearly anything
-            raise ValueError(f"{path}: expected a CIFAR-10 batch; {error!r}") from error
+            raise ValueError(f"{path}: expected a CIFAR batch; {error!r}") from error
     entries = {_text(key): value for key, value in batch.items()} if type(batch) is dict else {}
-    images, labels = entries.get("data"), entries.get("labels")
+    images, labels = entries.get("data"), entries.get(labels_key)
     if not isinstance(images, _Array) or not isinstance(labels, list):
-        raise ValueError(f"{path}: expected a CIFAR-10 batch with data and labels, found neither")
+        raise ValueError(
+            f"{path}: expected a CIFAR batch with data and {labels_key}, found neither"
+        )
     pixels = images.value(path)
     if pixels.shape != (len(labels), 3072):
         raise ValueError(
             f"{path}: expected data of shape ({len(labels)}, 3072), found {pixels.shape}"
         )
-    if not all(type(label) is int and 0 <= label < 10 for label in labels):
-        raise ValueError(f"{path}: expected labels in 0 .. 9")
+    if not all(type(label) is int and 0 <= label < n_classes for label in labels):
+        raise ValueError(f"{path}: expected {labels_key} in 0 .. {n_classes - 1}")
     return pixels.reshape(-1, 3, 32, 32), np.array(labels, dtype=np.uint8)
 
 

@@ -74,6 +74,34 @@ def cifar10(root: str | Path | None = None, *, normalise: Normalise = True) -> D
     return _dataset("cifar10", batches, 5, normalise)
 
 
+def cifar100(
+    root: str | Path | None = None, *, normalise: Normalise = True, coarse: bool = False
+) -> Dataset:
+    """CIFAR-100: 50,000 + 10,000 photographs of a hundred things, 3×32×32.
+
+    Parameters
+    ----------
+    root : path, optional
+        As in `mnist`, with ``cifar-100-python/train`` and ``test``.
+    normalise : bool, or (mean, std)
+        As in `mnist`.
+    coarse : bool
+        The 20 superclasses in place of the 100 classes.
+
+    Notes
+    -----
+    The files are pickles; they are read without running anything that is in them.
+
+    References
+    ----------
+    Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009.
+    """
+    key, n_classes = ("coarse_labels", 20) if coarse else ("fine_labels", 100)
+    paths = DATASETS["cifar100"].located(root)
+    batches = [read_cifar_batch(path, key, n_classes) for path in paths]
+    return _dataset("cifar100", batches, 1, normalise)
+
+
 def svhn(root: str | Path | None = None, *, normalise: Normalise = True) -> Dataset:
     """SVHN: 73,257 + 26,032 house numbers, cropped to one digit each, 3×32×32.
 

@@ -21,6 +21,7 @@ from understudy.core.module_origin import is_standard
 from understudy.core.rng import torch_seed
 from understudy.core.threads import alone_in_torch
 from understudy.registry import imported
+from understudy.simulation.data.text.sequence_models import char_lstm, char_transformer
 
 Model = str | nn.Module | Callable[[], nn.Module] | Mapping[str, Any]
 Shape = tuple[int, ...]
@@ -157,6 +158,8 @@ MODELS: dict[str, Callable[[Shape, int], nn.Module]] = {
     "fedgs_cifar": fedgs_cifar,
     "fedgs_fmnist": fedgs_fmnist,
     "resnet18": resnet18,
+    "char_lstm": char_lstm,
+    "char_transformer": char_transformer,
 }
 
 

@@ -30,6 +30,7 @@ class Files:
     endings: tuple[str, ...] = ("",)  # of a file's name: the first that is there
     elsewhere: tuple[str, ...] = ()  # folders that are looked into last
     count: Callable[[Path], int] | None = None  # examples in a file, where it may be a part of all
+    are_folders: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class DataSource:
             return []
         files, looked = self.files, []
         for folder in _folders(files, root):
-            found = [_existing(folder / file, files.endings) for file in files.names]
+            found = [_existing(folder / file, files) for file in files.names]
             missing = [file for file, path in zip(files.names, found, strict=True) if path is None]
             if not missing:
                 return [path for path in found if path is not None]
@@ -138,9 +139,16 @@ def _folders(files: Files, root: str | Path | None) -> Iterator[Path]:
     yield from map(Path, files.elsewhere)
 
 
-def _existing(path: Path, endings: tuple[str, ...]) -> Path | None:
-    candidates = (path.with_name(path.name + ending) for ending in endings)
-    return next((candidate for candidate in candidates if candidate.is_file()), None)
+def _existing(path: Path, files: Files) -> Path | None:
+    candidates = (path.with_name(path.name + ending) for ending in files.endings)
+    is_there = Path.is_dir if files.are_folders else Path.is_file
+    return next((candidate for candidate in candidates if is_there(candidate)), None)
+
+
+def located_file(file: str | Path) -> Path:
+    """A file that a user names: here, or the one of that name among the data sets."""
+    roots = [Path(), Path(os.environ.get("UNDERSTUDY_DATA", "data")), Path("data")]
+    return next((root / file for root in roots if (root / file).is_file()), Path(file))
 
 
 def source_of(name: str, importer: Callable[[str], Any] | None = None) -> DataSource:
@@ -158,6 +166,33 @@ _IDX_NAMES = tuple(
     for split in ("train", "t10k")
     for what in ("images-idx3", "labels-idx1")
 )
+
+
+def _leaf(name: str) -> DataSource:
+    return DataSource(
+        f"leaf_{name}",
+        f"understudy.simulation.data.natural.leaf:leaf_{name}",
+        files=Files(
+            ("train",),
+            (f"leaf/{name}/data",),
+            f"preprocess.sh below data/{name} of LEAF's repository makes it, and test",
+            are_folders=True,
+        ),
+    )
+
+
+def _tff(name: str, file: str) -> DataSource:
+    return DataSource(
+        f"tff_{name}",
+        f"understudy.simulation.data.natural.tff:tff_{name}",
+        files=Files(
+            (f"{file}_train.h5", f"{file}_test.h5"),
+            ("tff",),
+            f"tff.simulation.datasets downloads {file}.tar.bz2: unpack that",
+        ),
+    )
+
+
 _SOURCES = (
     DataSource(
         "digits",
@@ -228,6 +263,20 @@ _SOURCES = (
         ),
     ),
     DataSource(
+        "cifar100",
+        "understudy.simulation.data.image_sets:cifar100",
+        shape=(3, 32, 32),
+        n_classes=100,
+        n_train=50_000,
+        n_test=10_000,
+        statistics=((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
+        files=Files(
+            ("train", "test"),
+            ("cifar-100-python",),
+            "torchvision.datasets.CIFAR100(root, download=True) fetches it",
+        ),
+    ),
+    DataSource(
         "svhn",
         "understudy.simulation.data.image_sets:svhn",
         shape=(3, 32, 32),
@@ -241,6 +290,14 @@ _SOURCES = (
             "torchvision.datasets.SVHN(root, split, download=True) fetches it, for each split",
             count=n_svhn_images,
         ),
+    ),
+    *map(_leaf, ("femnist", "shakespeare", "sent140", "synthetic")),
+    _tff("femnist", "fed_emnist"),
+    _tff("cifar100", "fed_cifar100"),
+    _tff("shakespeare", "shakespeare"),
+    _tff("stackoverflow", "stackoverflow"),
+    DataSource(
+        "fedjax", "understudy.simulation.data.natural.fedjax:fedjax", origin="the user's own file"
     ),
     DataSource(
         "table",

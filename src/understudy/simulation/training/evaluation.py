@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy
 
 from understudy.core.flat import Layout
 from understudy.core.types import Floats, Ints
-from understudy.simulation.data.federation import Federation
+from understudy.simulation.data.federation import PADDING, Federation
 from understudy.simulation.training.convolution_backend import kernels
 from understudy.simulation.training.jobs import Loss
 from understudy.simulation.training.metrics import Metric, by_class, class_names
@@ -199,12 +199,21 @@ def labels_of(y: torch.Tensor, indices: Ints) -> torch.Tensor:
 
 @torch.no_grad()
 def mean_loss(outputs: torch.Tensor, labels: torch.Tensor, loss: Loss) -> float:
-    """The mean loss of one set of outputs."""
-    total = 0.0
+    """The mean loss of one set of outputs: over examples, or over the labels of sequences."""
+    total, n_labels = 0.0, 0
     for first in range(0, len(labels), BATCH):
         part = slice(first, first + BATCH)
-        total += float(loss(outputs[part], labels[part])) * len(labels[part])
-    return total / len(labels)
+        n = _n_labels(labels[part])
+        total += float(loss(outputs[part], labels[part])) * n
+        n_labels += n
+    return total / n_labels
+
+
+def _n_labels(labels: torch.Tensor) -> int:
+    """Examples; of sequences of classes the labels that are no padding."""
+    if labels.ndim == 1 or labels.dtype != torch.int64:
+        return len(labels)
+    return int((labels != PADDING).sum())
 
 
 @torch.no_grad()
@@ -218,12 +227,16 @@ def score(
     """Loss, accuracy where labels are classes, and other metrics, of one set of outputs."""
     scores = {"loss": mean_loss(outputs, labels, loss)}
     if classifies(outputs, labels):
-        scores["accuracy"] = float((outputs.argmax(dim=1) == labels).double().mean())
+        right = outputs.argmax(dim=1) == labels
+        if labels.ndim > 1:
+            right = right[labels != PADDING]
+        scores["accuracy"] = float(right.double().mean())
     for name, metric in (metrics or {}).items():
         scores |= by_class(name, metric(outputs, labels), classes)
     return scores
 
 
 def classifies(outputs: torch.Tensor, labels: torch.Tensor) -> bool:
-    """Whether outputs are scores of classes and labels are classes."""
-    return outputs.ndim == 2 and labels.ndim == 1 and labels.dtype == torch.int64
+    """Whether outputs are scores of classes and labels are classes, one or a sequence of them."""
+    places = (outputs.shape[0], *outputs.shape[2:])
+    return outputs.ndim >= 2 and places == labels.shape and labels.dtype == torch.int64

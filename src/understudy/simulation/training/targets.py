@@ -55,6 +55,8 @@ def check_targets(module: nn.Module, loss: Loss, x: torch.Tensor, y: torch.Tenso
                 "loss of their own, since cross_entropy takes classes, or probabilities of at "
                 "least two classes; give loss=…, for example torch.nn.functional.mse_loss"
             )
+        if len(x) and not x.is_floating_point() and not y.is_floating_point():
+            _check_places(outputs_for(module, x[:PROBE]), y)
         return
     if not len(x):
         return
@@ -69,6 +71,22 @@ def check_targets(module: nn.Module, loss: Loss, x: torch.Tensor, y: torch.Tenso
         raise ValueError(_words(error.name, outputs, y)) from None
     except Exception:
         return  # whatever is wrong beside shapes, the first step says so itself
+
+
+def _check_places(outputs: Any, y: torch.Tensor) -> None:
+    """Whether a model of sequences gives scores for as many places as there are labels."""
+    if not isinstance(outputs, torch.Tensor) or outputs.shape[2:] == y.shape[1:]:
+        return
+    gives, takes = _shape("batch", outputs), _shape("n", y)
+    hint = ""
+    if outputs.ndim == 3 and y.ndim == 1:
+        hint = "; a built-in model of sequences gives one answer for each with last=True"
+    if outputs.ndim == 2 and y.ndim == 2:
+        hint = "; a built-in model of sequences gives one for each place without last"
+    raise ValueError(
+        f"y: expected labels for the model's outputs of shape {gives} (batch, classes, places), "
+        f"got {takes}{hint}"
+    )
 
 
 def _probabilities(y: torch.Tensor) -> bool:

@@ -1,0 +1,1 @@
+"""Data that come with their clients, in the files of federated benchmarks."""

@@ -1,0 +1,1 @@
+"""Text as numbers, and models of sequences."""
