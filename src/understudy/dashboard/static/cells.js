@@ -1,5 +1,5 @@
 // A cell of the attendance map is a byte: the outcome + 1 in the lower half (0: the client was not
-// there yet), in the upper half what spoke for the client. `dashboard/columns.py` is its other half.
+// there yet), in the upper half what represented the client. `dashboard/columns.py` is its other half.
 
 export const OUTCOMES = [
   'came',
@@ -28,10 +28,10 @@ const CLASSES = {
   memory4: ['remembered, 16 rounds or more', '#D0ECE3', '#0A4839'],
   refused: ['refused', '#D55E00', '#F0803C'],
   error: ['error', '#882255', '#C9548F'],
-  restarted: ['restarted, nobody for it', '#4B5563', '#9AA4B2'],
-  missing: ['no answer, nobody for it', '#6B7280', '#7C8796'],
-  unavailable: ['not reachable, nobody for it', '#B4BBC5', '#4A535E'],
-  unwanted: ['not wanted, nobody for it', '#E7EAEE', '#2A3138'],
+  restarted: ['restarted, represented by nobody', '#4B5563', '#9AA4B2'],
+  missing: ['no answer, represented by nobody', '#6B7280', '#7C8796'],
+  unavailable: ['not reachable, represented by nobody', '#B4BBC5', '#4A535E'],
+  unwanted: ['not wanted, represented by nobody', '#E7EAEE', '#2A3138'],
   absent: ['not there yet', 'transparent', 'transparent'],
   unknown: ['unknown', '#000000', '#FFFFFF'],
 };
@@ -55,7 +55,7 @@ export function classOf(cell) {
   return SILENT[outcome];
 }
 
-// The same without regard to who spoke: only what became of the client itself.
+// The same without regard to who spoke: only the outcome of the client itself.
 export function outcomeClassOf(cell) {
   const outcome = OUTCOMES[(cell & 15) - 1];
   if (cell === 0) return 'absent';
@@ -72,7 +72,7 @@ export function wordsOf(cell) {
     voice >= REMEMBERED
       ? `its own update remembered, ${AGES[Math.min(voice - REMEMBERED, AGES.length - 1)]} old`
       : VOICES[voice];
-  return `${outcome}; spoken for by ${speaker}`;
+  return `${outcome}; represented by ${speaker}`;
 }
 
 export function isDark() {

@@ -56,7 +56,7 @@ export class Curves {
     this.draw();
   }
 
-  // From the last round that is here; from the first where the run began anew.
+  // From the last round that is here; from the first where the run began again.
   async read(id) {
     const one = this.runs.get(id);
     const found = await get(`/api/runs/${id}/columns`, { since: one.n, epoch: one.epoch });

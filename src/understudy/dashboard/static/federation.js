@@ -175,7 +175,7 @@ export async function show({ root, id, query, state, title }) {
     }
   }, 500);
   if (found.n < about.rounds) follow();
-  const ticking = setInterval(describe, 1000); // the clock goes on between two rounds
+  const ticking = setInterval(describe, 1000); // the clock runs between two rounds
   const themed = () => found && draw();
   addEventListener('themed', themed);
   const stop = live(

@@ -28,8 +28,8 @@ export function toolbar(map) {
         map.recolour();
       },
     },
-    h('option', { value: 'voice' }, 'who spoke for it'),
-    h('option', { value: 'outcome' }, 'what became of it'),
+    h('option', { value: 'voice' }, 'representation'),
+    h('option', { value: 'outcome' }, 'outcome'),
   );
   return h(
     'div',

@@ -11,7 +11,7 @@ import { AttendanceMap } from './map.js';
 import { Findings } from './findings.js';
 
 export async function show({ root, id, query, state, title }) {
-  const about = {}; // filled below, and again when the run goes on
+  const about = {}; // filled below, and again when the run continues
   const read = h('p', { class: 'quiet' }),
     head = h('div'),
     told = h('div'),
