@@ -197,7 +197,7 @@ def test_a_round_of_the_map_opens_its_cast_by_mouse_and_by_keys(opened, tmp_path
         area.press(key)
     page.seen("Cast of round 4")
     expect(tab.locator(".readout").first).to_contain_text(
-        "round 4, hospital-b: missing; spoken for by another client"
+        "round 4, hospital-b: missing; represented by another client"
     )
 
 

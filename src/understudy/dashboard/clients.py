@@ -83,7 +83,7 @@ def _matching(names: Sequence[str], search: str) -> Bools:
 
 
 def _by_trouble(columns: Columns, left: Bools) -> Ints:
-    """Those that nothing speaks for first, then the longest unseen; who has left comes last."""
+    """Those that nothing represents first, then the longest unseen; who has left comes last."""
     cells = columns.cells()
     if not len(cells):
         return np.arange(columns.n_clients)

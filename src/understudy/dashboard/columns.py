@@ -21,7 +21,7 @@ from understudy.representation.representation import ASKED, WANTED, Representati
 Bytes = npt.NDArray[np.uint8]
 
 # A cell of the map is one byte: the outcome, counted from 1, in the lower half, and in the upper
-# half what spoke for the client. 0: the client had no number yet. `static/cells.js` is its other
+# half what represented the client. 0: the client had no number yet. `static/cells.js` is its other
 # half.
 SILENT, FRESH, FRIEND, MIXTURE, REMEMBERED = 0, 1, 2, 3, 4
 CODES = {
@@ -61,13 +61,13 @@ class Columns:
 
     def __init__(self, place: Rounds) -> None:
         self.place, self.lock = place, threading.Lock()
-        self.epoch = 0  # counts how often the run began anew, or replaced rounds that were read
+        self.epoch = 0  # counts how often the run began again, or replaced rounds that were read
         self.facts = ClientFacts()
         self.resolved: Mapping[str, Any] = {}  # the run's settings
         self.seconds: Mapping[int, Mapping[int, float]] = {}  # round → client → until its answer
-        self._forget()
+        self._clear()
 
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         self.n, self.n_clients = 0, 0
         self._cells = np.zeros((0, 0), dtype=np.uint8)
         self._numbers: dict[str, list[float]] = {}
@@ -95,14 +95,14 @@ class Columns:
         self.facts = self.warnings.facts = facts
 
     def update(self, seconds: float = math.inf) -> None:
-        """Read what came since; all anew where the rounds that were read are no more the same.
+        """Read what came since; all again where the rounds that were read are no more the same.
 
         After so many seconds the rest is left for the next time: what is there can be shown.
         """
         end = time.monotonic() + seconds
         with self.lock:
             if self.n and not self._is_continued():
-                self._forget()
+                self._clear()
                 self.epoch += 1
             for log in follow(self.place, self.n):
                 self._add(log)
@@ -197,7 +197,7 @@ class Columns:
             self._cells = grown
 
     def _speaks(self) -> Bytes:
-        """(N,) what spoke for each client in the round that was added last."""
+        """(N,) what represented each client in the round that was added last."""
         counted = self.counted
         codes = np.array([CODES[voice] for voice in Voice], dtype=np.uint8)[counted.voice]
         age = np.maximum(counted.age, 1)

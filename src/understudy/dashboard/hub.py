@@ -97,7 +97,7 @@ class Hub:
             return changed
 
     async def news(self) -> None:
-        """Look now, and tell all who listen: whoever looks first takes what has changed."""
+        """Look now, and tell everyone who listens: whoever looks first takes what has changed."""
         changed = await run_in_threadpool(self.refresh)
         for listener in tuple(self.listeners):
             listener.tell(changed)

@@ -11,7 +11,8 @@ async function asked(path, parameters) {
   }
   const address = query.size ? `${path}?${query}` : path;
   const answer = await fetch(address, { credentials: 'same-origin' });
-  if (answer.status === 401) throw new Error('The server no longer knows this page. Open the address it printed.');
+  if (answer.status === 401)
+    throw new Error('The server no longer knows this page. Open the address it printed.');
   const isJson = (answer.headers.get('content-type') ?? '').includes('json');
   if (isJson) {
     const found = await answer.json();
@@ -32,7 +33,8 @@ export function unpacked(buffer) {
   const length = new DataView(buffer).getUint32(0, true);
   const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
   const begin = Math.ceil((4 + length) / 8) * 8;
-  const arrays = {}, shapes = {};
+  const arrays = {},
+    shapes = {};
   for (const { name, kind, shape, offset } of head.fields) {
     const size = shape.reduce((a, b) => a * b, 1);
     arrays[name] = new KINDS[kind](buffer, begin + offset, size);

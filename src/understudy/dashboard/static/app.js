@@ -31,14 +31,18 @@ function state(words) {
 async function open(byHand) {
   close();
   close = () => {};
-  const found = PAGES.map(([pattern, show]) => [pattern.exec(location.pathname), show]).find(([match]) => match);
+  const found = PAGES.map(([pattern, show]) => [pattern.exec(location.pathname), show]).find(
+    ([match]) => match,
+  );
   const context = {
     root: main,
     id: found?.[0][1],
     query: new URLSearchParams(location.search),
     state,
     navigate,
-    title: (words) => { document.title = words ? `${words} – Understudy` : 'Understudy'; },
+    title: (words) => {
+      document.title = words ? `${words} – Understudy` : 'Understudy';
+    },
     failed: (error) => failure(error),
   };
   for (const link of document.querySelectorAll('nav a')) {
@@ -47,10 +51,15 @@ async function open(byHand) {
     else link.removeAttribute('aria-current');
   }
   replace(main, h('p', { class: 'quiet' }, 'Loading…'));
-  if (byHand) { main.focus({ preventScroll: true }); scrollTo(0, 0); }
+  if (byHand) {
+    main.focus({ preventScroll: true });
+    scrollTo(0, 0);
+  }
   if (!found) return failure(new Error('There is no such page.'));
   let isOpen = true;
-  close = () => { isOpen = false; };
+  close = () => {
+    isOpen = false;
+  };
   try {
     const closing = await found[1](context);
     if (isOpen) close = closing ?? (() => {});
@@ -62,15 +71,23 @@ async function open(byHand) {
 }
 
 function failure(error) {
-  replace(main,
+  replace(
+    main,
     h('h1', {}, 'This cannot be shown'),
     h('p', { class: 'alarm', role: 'alert' }, error.message),
-    h('p', {}, button('Try again', () => open(true)), ' ', h('a', { href: '/' }, 'Overview')));
+    h(
+      'p',
+      {},
+      button('Try again', () => open(true)),
+      ' ',
+      h('a', { href: '/' }, 'Overview'),
+    ),
+  );
 }
 
 document.addEventListener('click', (event) => {
   const link = event.target.closest?.('a[href]');
-  if (!link || link.origin !== location.origin || link.hash && link.pathname === location.pathname) return;
+  if (!link || link.origin !== location.origin || (link.hash && link.pathname === location.pathname)) return;
   if (event.metaKey || event.ctrlKey || event.shiftKey || event.button) return;
   event.preventDefault();
   navigate(link.pathname + link.search);
@@ -94,7 +111,9 @@ toggle.addEventListener('click', () => {
   localStorage.setItem('understudy-theme', theme);
   themed(true);
 });
-matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => dispatchEvent(new Event('themed')));
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () =>
+  dispatchEvent(new Event('themed')),
+);
 
 themed(false);
 open(false);

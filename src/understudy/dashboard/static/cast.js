@@ -35,17 +35,45 @@ export class Cast {
     const { names, ids, source, coef, errors, cells } = this.found;
     const total = coef.reduce((sum, one) => sum + Math.abs(one), 0);
     const wanted = this.search.toLowerCase();
-    const order = ids.map((_, at) => at).filter((at) => names[ids[at]].toLowerCase().includes(wanted))
-      .sort((a, b) => (source[a] === ids[a]) - (source[b] === ids[b]) || ids[a] - ids[b] || Math.abs(coef[b]) - Math.abs(coef[a]));
+    const order = ids
+      .map((_, at) => at)
+      .filter((at) => names[ids[at]].toLowerCase().includes(wanted))
+      .sort(
+        (a, b) =>
+          (source[a] === ids[a]) - (source[b] === ids[b]) ||
+          ids[a] - ids[b] ||
+          Math.abs(coef[b]) - Math.abs(coef[a]),
+      );
     const hasErrors = errors.some((one) => one !== null);
-    const rows = order.slice(0, MOST).map((at) => h('tr', { class: ids[at] === client ? 'chosen' : null },
-      h('th', { scope: 'row' }, name(names[ids[at]])),
-      h('td', {}, cells.length ? wordsOf(cells[ids[at]]).split(';')[0] : '–'),
-      h('td', {}, source[at] < 0 ? 'a mixture or a model' : source[at] === ids[at] ? 'itself' : name(names[source[at]])),
-      h('td', { class: 'number' }, number(coef[at])),
-      h('td', { class: 'number' }, percent(Math.abs(coef[at]) / (total || 1), 1)),
-      hasErrors && h('td', { class: 'number' }, number(errors[at]))));
-    const heads = ['client', 'it', 'represented by', { text: 'weight', right: true }, { text: 'share of the step', right: true }];
+    const rows = order
+      .slice(0, MOST)
+      .map((at) =>
+        h(
+          'tr',
+          { class: ids[at] === client ? 'chosen' : null },
+          h('th', { scope: 'row' }, name(names[ids[at]])),
+          h('td', {}, cells.length ? wordsOf(cells[ids[at]]).split(';')[0] : '–'),
+          h(
+            'td',
+            {},
+            source[at] < 0
+              ? 'a mixture or a model'
+              : source[at] === ids[at]
+                ? 'itself'
+                : name(names[source[at]]),
+          ),
+          h('td', { class: 'number' }, number(coef[at])),
+          h('td', { class: 'number' }, percent(Math.abs(coef[at]) / (total || 1), 1)),
+          hasErrors && h('td', { class: 'number' }, number(errors[at])),
+        ),
+      );
+    const heads = [
+      'client',
+      'it',
+      'represented by',
+      { text: 'weight', right: true },
+      { text: 'share of the step', right: true },
+    ];
     if (hasErrors) heads.push({ text: 'error², true update', right: true });
     return { rows, heads, more: order.length - rows.length };
   }
@@ -53,21 +81,61 @@ export class Cast {
   draw(client = null) {
     const { names, ids, cells, refusals, metrics, cut } = this.found;
     const represented = new Set(ids);
-    const silent = cells.map((cell, at) => [cell, at]).filter(([cell, at]) => cell !== 0 && !represented.has(at));
+    const silent = cells
+      .map((cell, at) => [cell, at])
+      .filter(([cell, at]) => cell !== 0 && !represented.has(at));
     const { rows, heads, more } = this.rows(client);
-    const field = h('input', { type: 'search', value: this.search, onchange: () => { this.search = field.value; this.draw(client); } });
-    replace(this.element,
-      h('div', { class: 'tools' }, h('h2', {}, `Cast of ${round(this.t)}`),
+    const field = h('input', {
+      type: 'search',
+      value: this.search,
+      onchange: () => {
+        this.search = field.value;
+        this.draw(client);
+      },
+    });
+    replace(
+      this.element,
+      h(
+        'div',
+        { class: 'tools' },
+        h('h2', {}, `Cast of ${round(this.t)}`),
         button('‹', () => this.t > 0 && this.open(this.t - 1), { 'aria-label': 'Previous round' }),
-        button('›', () => this.open(this.t + 1).catch(() => {}), { 'aria-label': 'Next round' })),
+        button('›', () => this.open(this.t + 1).catch(() => {}), { 'aria-label': 'Next round' }),
+      ),
       facts(Object.entries(metrics).map(([key, value]) => [key.replaceAll('_', ' '), number(value)])),
       names.length > 20 && h('label', {}, 'Find a client', field),
-      rows.length ? table(`Who represented whom in ${round(this.t)}`, heads, rows) : h('p', {}, 'Nobody was represented in this round: the model stayed as it was.'),
-      more > 0 && h('p', { class: 'quiet' }, `${count(more, 'more row')}; search for a client to see its own.`),
+      rows.length
+        ? table(`Who represented whom in ${round(this.t)}`, heads, rows)
+        : h('p', {}, 'Nobody was represented in this round: the model stayed as it was.'),
+      more > 0 &&
+        h('p', { class: 'quiet' }, `${count(more, 'more row')}; search for a client to see its own.`),
       cut && h('p', { class: 'quiet' }, 'Of this round, each client’s largest contributions are kept.'),
-      silent.length > 0 && h('details', {}, h('summary', {}, `${count(silent.length, 'client')} represented by nobody`),
-        h('ul', { class: 'inline' }, silent.slice(0, MOST).map(([cell, at]) => h('li', {}, name(names[at]), ` (${wordsOf(cell).split(';')[0]})`)))),
-      refusals.length > 0 && h('details', { open: true }, h('summary', {}, count(refusals.length, 'refusal')),
-        h('ul', {}, refusals.slice(0, MOST).map((one) => h('li', {}, name(one.id), `: ${one.reason} (`, said(one.detail), ')')))));
+      silent.length > 0 &&
+        h(
+          'details',
+          {},
+          h('summary', {}, `${count(silent.length, 'client')} represented by nobody`),
+          h(
+            'ul',
+            { class: 'inline' },
+            silent
+              .slice(0, MOST)
+              .map(([cell, at]) => h('li', {}, name(names[at]), ` (${wordsOf(cell).split(';')[0]})`)),
+          ),
+        ),
+      refusals.length > 0 &&
+        h(
+          'details',
+          { open: true },
+          h('summary', {}, count(refusals.length, 'refusal')),
+          h(
+            'ul',
+            {},
+            refusals
+              .slice(0, MOST)
+              .map((one) => h('li', {}, name(one.id), `: ${one.reason} (`, said(one.detail), ')')),
+          ),
+        ),
+    );
   }
 }

@@ -1,7 +1,16 @@
 // A cell of the attendance map is a byte: the outcome + 1 in the lower half (0: the client was not
-// there yet), in the upper half what spoke for the client. `dashboard/columns.py` is its other half.
+// there yet), in the upper half what represented the client. `dashboard/columns.py` is its other half.
 
-export const OUTCOMES = ['came', 'late', 'error', 'unavailable', 'missing', 'restarted', 'refused', 'not wanted'];
+export const OUTCOMES = [
+  'came',
+  'late',
+  'error',
+  'unavailable',
+  'missing',
+  'restarted',
+  'refused',
+  'not wanted',
+];
 const VOICES = ['nobody', 'itself', 'another client', 'a mixture'];
 const AGES = ['1 round', '2–3 rounds', '4–7 rounds', '8–15 rounds', '16 rounds or more'];
 const REMEMBERED = 4;
@@ -19,17 +28,24 @@ const CLASSES = {
   memory4: ['remembered, 16 rounds or more', '#D0ECE3', '#0A4839'],
   refused: ['refused', '#D55E00', '#F0803C'],
   error: ['error', '#882255', '#C9548F'],
-  restarted: ['restarted, nobody for it', '#4B5563', '#9AA4B2'],
-  missing: ['no answer, nobody for it', '#6B7280', '#7C8796'],
-  unavailable: ['not reachable, nobody for it', '#B4BBC5', '#4A535E'],
-  unwanted: ['not wanted, nobody for it', '#E7EAEE', '#2A3138'],
+  restarted: ['restarted, represented by nobody', '#4B5563', '#9AA4B2'],
+  missing: ['no answer, represented by nobody', '#6B7280', '#7C8796'],
+  unavailable: ['not reachable, represented by nobody', '#B4BBC5', '#4A535E'],
+  unwanted: ['not wanted, represented by nobody', '#E7EAEE', '#2A3138'],
   absent: ['not there yet', 'transparent', 'transparent'],
   unknown: ['unknown', '#000000', '#FFFFFF'],
 };
-const SILENT = { unavailable: 'unavailable', missing: 'missing', restarted: 'restarted', 'not wanted': 'unwanted', came: 'came' };
+const SILENT = {
+  unavailable: 'unavailable',
+  missing: 'missing',
+  restarted: 'restarted',
+  'not wanted': 'unwanted',
+  came: 'came',
+};
 
 export function classOf(cell) {
-  const outcome = OUTCOMES[(cell & 15) - 1], voice = cell >> 4;
+  const outcome = OUTCOMES[(cell & 15) - 1],
+    voice = cell >> 4;
   if (cell === 0) return 'absent';
   if (outcome === undefined) return 'unknown';
   if (outcome === 'refused' || outcome === 'error' || outcome === 'late') return outcome;
@@ -39,7 +55,7 @@ export function classOf(cell) {
   return SILENT[outcome];
 }
 
-// The same without regard to who spoke: only what became of the client itself.
+// The same without regard to who spoke: only the outcome of the client itself.
 export function outcomeClassOf(cell) {
   const outcome = OUTCOMES[(cell & 15) - 1];
   if (cell === 0) return 'absent';
@@ -49,12 +65,14 @@ export function outcomeClassOf(cell) {
 
 export function wordsOf(cell) {
   if (cell === 0) return 'not there yet';
-  const outcome = OUTCOMES[(cell & 15) - 1] ?? 'unknown', voice = cell >> 4;
+  const outcome = OUTCOMES[(cell & 15) - 1] ?? 'unknown',
+    voice = cell >> 4;
   if (voice === 1) return outcome;
-  const speaker = voice >= REMEMBERED
-    ? `its own update remembered, ${AGES[Math.min(voice - REMEMBERED, AGES.length - 1)]} old`
-    : VOICES[voice];
-  return `${outcome}; spoken for by ${speaker}`;
+  const speaker =
+    voice >= REMEMBERED
+      ? `its own update remembered, ${AGES[Math.min(voice - REMEMBERED, AGES.length - 1)]} old`
+      : VOICES[voice];
+  return `${outcome}; represented by ${speaker}`;
 }
 
 export function isDark() {
@@ -79,7 +97,7 @@ export function palette(classify) {
     const colour = colourOf(classify(cell));
     if (colour === 'transparent') continue;
     const rgb = parseInt(colour.slice(1), 16);
-    colours[cell] = (0xff << 24 | (rgb & 255) << 16 | (rgb >> 8 & 255) << 8 | rgb >> 16) >>> 0;
+    colours[cell] = ((0xff << 24) | ((rgb & 255) << 16) | (((rgb >> 8) & 255) << 8) | (rgb >> 16)) >>> 0;
   }
   return colours;
 }

@@ -15,8 +15,11 @@ export function style(variable) {
 
 export function axis(options = {}) {
   return {
-    stroke: () => style('--quiet'), grid: { stroke: () => style('--line'), width: 1 },
-    ticks: { stroke: () => style('--line'), width: 1 }, font: '12px system-ui, sans-serif', ...options,
+    stroke: () => style('--quiet'),
+    grid: { stroke: () => style('--line'), width: 1 },
+    ticks: { stroke: () => style('--line'), width: 1 },
+    font: '12px system-ui, sans-serif',
+    ...options,
   };
 }
 
@@ -24,11 +27,13 @@ export function axis(options = {}) {
 export function roundAxis(options = {}) {
   return axis({
     splits: (_, index, from, to, step) => {
-      const found = [], by = Math.max(1, Math.round(step));
+      const found = [],
+        by = Math.max(1, Math.round(step));
       for (let t = Math.ceil((from + 1) / by) * by - 1; t <= to; t += by) found.push(t);
       return found;
     },
-    values: (_, ticks) => ticks.map((t) => t + 1), ...options,
+    values: (_, ticks) => ticks.map((t) => t + 1),
+    ...options,
   });
 }
 
@@ -41,7 +46,11 @@ export function kept(plot, place, height) {
     if (width && width !== plot.width) plot.setSize({ width, height: height(width) });
   });
   watching.observe(place);
-  return () => { removeEventListener('themed', themed); watching.disconnect(); plot.destroy(); };
+  return () => {
+    removeEventListener('themed', themed);
+    watching.disconnect();
+    plot.destroy();
+  };
 }
 
 // series: {label, x, y, main, colour}; x are rounds from 0 on, people count from 1.
@@ -69,20 +78,27 @@ export class Chart {
     }
     this.close();
     this.names = names;
-    const colours = () => isDark() ? DARK : COLOURS;
+    const colours = () => (isDark() ? DARK : COLOURS);
     const options = {
-      width: this.place.clientWidth || 600, height: this.height,
+      width: this.place.clientWidth || 600,
+      height: this.height,
       scales: { x: { time: false } },
       axes: [roundAxis(), axis({ size: 56 })],
       cursor: { sync: this.sync ? { key: this.sync } : undefined, drag: { x: true, y: false } },
       legend: { live: true },
-      series: [{ label: 'round', value: (_, t) => t === null ? '–' : t + 1 }, ...shown.map((one) => ({
-        label: one.label, spanGaps: true, width: one.main ? 2.5 : 1.25,
-        stroke: () => colours()[one.colour % COLOURS.length], dash: one.colour >= COLOURS.length ? [6, 4] : undefined,
-        points: { show: one.x.length < 40 ? undefined : false },
-        alpha: one.main ? 1 : 0.75,
-        value: (_, value) => value === null || value === undefined ? '–' : this.words(value),
-      }))],
+      series: [
+        { label: 'round', value: (_, t) => (t === null ? '–' : t + 1) },
+        ...shown.map((one) => ({
+          label: one.label,
+          spanGaps: true,
+          width: one.main ? 2.5 : 1.25,
+          stroke: () => colours()[one.colour % COLOURS.length],
+          dash: one.colour >= COLOURS.length ? [6, 4] : undefined,
+          points: { show: one.x.length < 40 ? undefined : false },
+          alpha: one.main ? 1 : 0.75,
+          value: (_, value) => (value === null || value === undefined ? '–' : this.words(value)),
+        })),
+      ],
     };
     this.plot = new uPlot(options, data, this.place);
     this.stop = kept(this.plot, this.place, () => this.height);
@@ -102,9 +118,13 @@ export class Chart {
 
 // Rounds in which something was measured: in the others it is NaN.
 function known(one) {
-  const x = [], y = [];
+  const x = [],
+    y = [];
   for (let at = 0; at < one.x.length; at++) {
-    if (Number.isFinite(one.y[at])) { x.push(one.x[at]); y.push(one.y[at]); }
+    if (Number.isFinite(one.y[at])) {
+      x.push(one.x[at]);
+      y.push(one.y[at]);
+    }
   }
   return { ...one, x, y };
 }

@@ -15,11 +15,20 @@ export async function show({ root, id, query, state, navigate, title }) {
   const fitting = [...studies.values()].filter((one) => one.strategies.size > 1);
   const chosen = id ?? fitting[0]?.id;
   if (!chosen) {
-    return void replace(root, h('h1', {}, 'Compare'), h('p', {}, 'No study with several strategies is here yet.'));
+    return void replace(
+      root,
+      h('h1', {}, 'Compare'),
+      h('p', {}, 'No study with several strategies is here yet.'),
+    );
   }
   if (!studies.has(chosen)) throw new Error('There is no such study (any more).');
-  const asked = { strategy: query.getAll('strategy'), metric: query.get('metric') ?? '', baseline: query.get('baseline') ?? '' };
-  const place = h('div'), choice = h('form', { class: 'choice', onsubmit: (event) => event.preventDefault() });
+  const asked = {
+    strategy: query.getAll('strategy'),
+    metric: query.get('metric') ?? '',
+    baseline: query.get('baseline') ?? '',
+  };
+  const place = h('div'),
+    choice = h('form', { class: 'choice', onsubmit: (event) => event.preventDefault() });
   replace(root, h('h1', {}, 'Compare'), choice, place);
   replace(place, h('p', { class: 'quiet', role: 'status' }, 'Reading the runs of the study…'));
 
@@ -39,34 +48,94 @@ export async function show({ root, id, query, state, navigate, title }) {
   }
 
   function select(words, key, options, value) {
-    const field = h('select', { onchange: () => { asked[key] = field.value; again(); } }, options.map(([one, shown]) => h('option', { value: one }, shown)));
+    const field = h(
+      'select',
+      {
+        onchange: () => {
+          asked[key] = field.value;
+          again();
+        },
+      },
+      options.map(([one, shown]) => h('option', { value: one }, shown)),
+    );
     field.value = value ?? '';
     return h('label', {}, words, field);
   }
 
   function draw(found) {
-    const list = h('select', { onchange: () => navigate(`/compare/${list.value}`) }, fitting.map((one) => h('option', { value: one.id }, one.study)));
+    const list = h(
+      'select',
+      { onchange: () => navigate(`/compare/${list.value}`) },
+      fitting.map((one) => h('option', { value: one.id }, one.study)),
+    );
     list.value = chosen;
-    const boxes = found.strategies.map((strategy) => h('label', { class: 'box' }, h('input', {
-      type: 'checkbox', value: strategy, checked: found.chosen?.includes(strategy) ?? true,
-      onchange: () => {
-        asked.strategy = [...choice.querySelectorAll('input:checked')].map((one) => one.value);
-        if (asked.baseline && !asked.strategy.includes(asked.baseline)) asked.baseline = '';
-        again();
-      },
-    }), name(strategy)));
+    const boxes = found.strategies.map((strategy) =>
+      h(
+        'label',
+        { class: 'box' },
+        h('input', {
+          type: 'checkbox',
+          value: strategy,
+          checked: found.chosen?.includes(strategy) ?? true,
+          onchange: () => {
+            asked.strategy = [...choice.querySelectorAll('input:checked')].map((one) => one.value);
+            if (asked.baseline && !asked.strategy.includes(asked.baseline)) asked.baseline = '';
+            again();
+          },
+        }),
+        name(strategy),
+      ),
+    );
     const wasFocused = document.activeElement?.value;
-    replace(choice, h('label', {}, 'Study', list), h('fieldset', {}, h('legend', {}, 'Strategies'), boxes),
-      select('Measure', 'metric', found.metrics.map((one) => [one.name, one.words]), found.metric),
-      select('Baseline', 'baseline', (found.chosen ?? []).map((one) => [one, one]), found.baseline));
+    replace(
+      choice,
+      h('label', {}, 'Study', list),
+      h('fieldset', {}, h('legend', {}, 'Strategies'), boxes),
+      select(
+        'Measure',
+        'metric',
+        found.metrics.map((one) => [one.name, one.words]),
+        found.metric,
+      ),
+      select(
+        'Baseline',
+        'baseline',
+        (found.chosen ?? []).map((one) => [one, one]),
+        found.baseline,
+      ),
+    );
     [...choice.elements].find((one) => one.type === 'checkbox' && one.value === wasFocused)?.focus();
-    if (!found.table) return void replace(place, h('p', {}, 'No run of these strategies is done yet, so there is nothing to compare.'));
+    if (!found.table)
+      return void replace(
+        place,
+        h('p', {}, 'No run of these strategies is done yet, so there is nothing to compare.'),
+      );
     const { heads, cells, right, notes } = found.table;
-    const rows = cells.map((row) => h('tr', {}, row.map((cell, at) => right.includes(at) ? h('td', { class: 'number' }, cell)
-      : heads[at] === 'strategy' ? h('th', { scope: 'row' }, name(cell)) : h('td', {}, name(cell)))));
+    const rows = cells.map((row) =>
+      h(
+        'tr',
+        {},
+        row.map((cell, at) =>
+          right.includes(at)
+            ? h('td', { class: 'number' }, cell)
+            : heads[at] === 'strategy'
+              ? h('th', { scope: 'row' }, name(cell))
+              : h('td', {}, name(cell)),
+        ),
+      ),
+    );
     const copies = h('p', { class: 'tools' }, copy('Markdown', found.markdown), copy('LaTeX', found.latex));
-    replace(place, table(`Strategies of ${found.study}, ${found.measure}`, heads.map((text, at) => ({ text, right: right.includes(at) })), rows),
-      h('p', { class: 'notes' }, notes.join(' ')), copies, differences(found));
+    replace(
+      place,
+      table(
+        `Strategies of ${found.study}, ${found.measure}`,
+        heads.map((text, at) => ({ text, right: right.includes(at) })),
+        rows,
+      ),
+      h('p', { class: 'notes' }, notes.join(' ')),
+      copies,
+      differences(found),
+    );
   }
 
   function copy(words, text) {
@@ -75,7 +144,8 @@ export async function show({ root, id, query, state, navigate, title }) {
         await navigator.clipboard.writeText(text);
         announce(`The table is copied as ${words}.`);
         state('');
-      } catch { // without a secure origin browsers give no clipboard: the text is there to be taken
+      } catch {
+        // without a secure origin browsers give no clipboard: the text is there to be taken
         const field = h('textarea', { rows: 12, readOnly: true, 'aria-label': `The table as ${words}` });
         field.value = text;
         place.append(field);
@@ -86,9 +156,23 @@ export async function show({ root, id, query, state, navigate, title }) {
 
   function differences(found) {
     if (!found.differences?.length) return null;
-    return h('section', {}, h('h2', {}, `What differs from ${found.baseline}, besides the method`),
-      table('Settings that differ', ['strategy', 'setting', 'its own', found.baseline], found.differences.map((row) =>
-        h('tr', {}, h('th', { scope: 'row' }, name(row[0])), row.slice(1).map((one) => h('td', {}, name(one)))))));
+    return h(
+      'section',
+      {},
+      h('h2', {}, `What differs from ${found.baseline}, besides the method`),
+      table(
+        'Settings that differ',
+        ['strategy', 'setting', 'its own', found.baseline],
+        found.differences.map((row) =>
+          h(
+            'tr',
+            {},
+            h('th', { scope: 'row' }, name(row[0])),
+            row.slice(1).map((one) => h('td', {}, name(one))),
+          ),
+        ),
+      ),
+    );
   }
 
   await load();

@@ -10,9 +10,23 @@ import { number, percent } from './format.js';
 const MEASURED = 'metric ';
 const MOST_BESIDE = 7; // with the run itself as many as there are colours
 const MOST_MEASURED = 2; // charts above the map
-const OTHERS = [ // title, columns, words
-  ['Clients by round', [['came', 'came'], ['absent, represented', 'represented'], ['represented by nobody', 'left out']]],
-  ['Rounds since clients were last heard', [['mean', 'age, mean'], ['largest', 'age, largest']]],
+const OTHERS = [
+  // title, columns, words
+  [
+    'Clients by round',
+    [
+      ['came', 'came'],
+      ['absent, represented', 'represented'],
+      ['represented by nobody', 'left out'],
+    ],
+  ],
+  [
+    'Rounds since clients were last heard',
+    [
+      ['mean', 'age, mean'],
+      ['largest', 'age, largest'],
+    ],
+  ],
   ['Error of stand-ins (oracle)', [['mean ‖stand-in − true update‖²', 'substitution error']]],
 ];
 
@@ -42,7 +56,7 @@ export class Curves {
     this.draw();
   }
 
-  // From the last round that is here; from the first where the run began anew.
+  // From the last round that is here; from the first where the run began again.
   async read(id) {
     const one = this.runs.get(id);
     const found = await get(`/api/runs/${id}/columns`, { since: one.n, epoch: one.epoch });
@@ -56,7 +70,8 @@ export class Curves {
       column.set(values, length);
       one.columns[key] = column;
     }
-    for (const [key, values] of Object.entries(one.columns)) { // a measure that is new, or has ended
+    for (const [key, values] of Object.entries(one.columns)) {
+      // a measure that is new, or has ended
       if (values.length < length + added) {
         const column = new Float64Array(length + added).fill(NaN);
         column.set(values);
@@ -71,10 +86,22 @@ export class Curves {
 
   draw() {
     const own = this.runs.get(this.run).columns;
-    const names = Object.keys(own).filter((key) => key.startsWith(MEASURED)).sort(byWeight);
+    const names = Object.keys(own)
+      .filter((key) => key.startsWith(MEASURED))
+      .sort(byWeight);
     const wanted = [
-      ...names.slice(0, 6).map((key) => [this.words(key), [...this.runs].map(([id, one]) => series(one, key, one.label, id === this.run)).filter(Boolean), key]),
-      ...OTHERS.map(([title, parts]) => [title, parts.map(([label, key]) => series(this.runs.get(this.run), key, label, true)).filter(Boolean), '']),
+      ...names
+        .slice(0, 6)
+        .map((key) => [
+          this.words(key),
+          [...this.runs].map(([id, one]) => series(one, key, one.label, id === this.run)).filter(Boolean),
+          key,
+        ]),
+      ...OTHERS.map(([title, parts]) => [
+        title,
+        parts.map(([label, key]) => series(this.runs.get(this.run), key, label, true)).filter(Boolean),
+        '',
+      ]),
     ].filter(([, lines]) => lines.length && lines.some((line) => line.y.some(Number.isFinite)));
     for (const [title, lines, key] of wanted) {
       let chart = this.charts.get(title);
@@ -85,9 +112,13 @@ export class Curves {
         (this.charts.size <= MOST_MEASURED && key ? this.element : this.below).append(chart.element);
       }
       // the run itself last, above the others
-      chart.set(lines.map((line, at) => ({ ...line, colour: at })).sort((a, b) => a.main - b.main), isDark);
+      chart.set(
+        lines.map((line, at) => ({ ...line, colour: at })).sort((a, b) => a.main - b.main),
+        isDark,
+      );
     }
-    if (!wanted.length && !this.charts.size) replace(this.element, h('p', { class: 'quiet' }, 'No round has been played yet.'));
+    if (!wanted.length && !this.charts.size)
+      replace(this.element, h('p', { class: 'quiet' }, 'No round has been played yet.'));
   }
 
   words(key) {
@@ -107,6 +138,7 @@ function series(one, key, label, main) {
 
 // Accuracy, then loss, then the others by their names.
 function byWeight(a, b) {
-  const weight = (key) => (key.endsWith('accuracy') ? 0 : key.endsWith('loss') ? 1 : 2) + (key.includes('test_') ? 0 : 0.5);
+  const weight = (key) =>
+    (key.endsWith('accuracy') ? 0 : key.endsWith('loss') ? 1 : 2) + (key.includes('test_') ? 0 : 0.5);
   return weight(a) - weight(b) || a.localeCompare(b);
 }

@@ -31,7 +31,15 @@ export function replace(element, ...children) {
 // cut by the style sheet where it is long.
 export function name(text, tag = 'bdi') {
   const words = String(text);
-  return h(tag, { class: 'name', dir: tag === 'bdi' ? null : 'auto', title: words.length > 24 ? words.slice(0, 400) : null }, words);
+  return h(
+    tag,
+    {
+      class: 'name',
+      dir: tag === 'bdi' ? null : 'auto',
+      title: words.length > 24 ? words.slice(0, 400) : null,
+    },
+    words,
+  );
 }
 
 // A sentence of somebody's, such as the reason of a refusal: not cut, and set apart.
@@ -45,11 +53,19 @@ export function announce(words) {
 
 export function table(caption, heads, rows, options = {}) {
   const head = heads.map((one) =>
-    h('th', { scope: 'col', class: one.right ? 'number' : null }, one.text ?? one));
-  return h('div', { class: 'wide', tabindex: '0', role: 'region', 'aria-label': caption },
-    h('table', { class: options.class },
+    h('th', { scope: 'col', class: one.right ? 'number' : null }, one.text ?? one),
+  );
+  return h(
+    'div',
+    { class: 'wide', tabindex: '0', role: 'region', 'aria-label': caption },
+    h(
+      'table',
+      { class: options.class },
       h('caption', { class: options.captioned ? null : 'unseen' }, caption),
-      h('thead', {}, h('tr', {}, head)), h('tbody', {}, rows)));
+      h('thead', {}, h('tr', {}, head)),
+      h('tbody', {}, rows),
+    ),
+  );
 }
 
 export function button(words, act, properties = {}) {

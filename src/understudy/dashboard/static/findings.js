@@ -18,7 +18,8 @@ export class Findings {
   async load(about) {
     const found = await get(`/api/runs/${this.run}/arrays`);
     this.close();
-    const names = about.names, parts = [];
+    const names = about.names,
+      parts = [];
     const groups = found.arrays.groups ?? about.groups;
     const similarity = found.arrays.similarity;
     if (similarity?.[0]?.length === similarity?.length && similarity?.length > 1) {
@@ -28,7 +29,8 @@ export class Findings {
     }
     const rows = (values) => names.map((one, at) => ({ name: one, value: values[at] }));
     const wanted = found.counts.wanted;
-    if (wanted && new Set(wanted).size > 1) parts.push(folded('How often each client was wanted', rows(wanted), number));
+    if (wanted && new Set(wanted).size > 1)
+      parts.push(folded('How often each client was wanted', rows(wanted), number));
     for (const [key, values] of Object.entries(found.clientMetrics)) {
       const words = /accuracy/.test(key) ? (value) => percent(value, 1) : number;
       const most = /accuracy/.test(key) ? 1 : null;
@@ -48,8 +50,22 @@ export class Findings {
 
 function folded(title, rows, words, most = null) {
   const known = rows.filter((row) => row.value !== null && row.value !== undefined);
-  const first = bars(title, known.slice(0, MOST), { words, most: most ?? Math.max(...known.map((row) => row.value)) });
+  const first = bars(title, known.slice(0, MOST), {
+    words,
+    most: most ?? Math.max(...known.map((row) => row.value)),
+  });
   const rest = known.slice(MOST);
-  return h('section', { class: 'panel' }, h('h2', {}, title), first,
-    rest.length > 0 && h('details', {}, h('summary', {}, `${rest.length} more`), bars(title, rest, { words, most: most ?? Math.max(...known.map((row) => row.value)) })));
+  return h(
+    'section',
+    { class: 'panel' },
+    h('h2', {}, title),
+    first,
+    rest.length > 0 &&
+      h(
+        'details',
+        {},
+        h('summary', {}, `${rest.length} more`),
+        bars(title, rest, { words, most: most ?? Math.max(...known.map((row) => row.value)) }),
+      ),
+  );
 }

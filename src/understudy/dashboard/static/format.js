@@ -9,7 +9,9 @@ export function number(value, digits = 4) {
 }
 
 export function percent(share, digits = 0) {
-  return share === null || share === undefined || Number.isNaN(share) ? NOTHING : `${(100 * share).toFixed(digits)} %`;
+  return share === null || share === undefined || Number.isNaN(share)
+    ? NOTHING
+    : `${(100 * share).toFixed(digits)} %`;
 }
 
 export function seconds(value) {
@@ -36,22 +38,34 @@ export function round(t) {
 }
 
 export function labels(run) {
-  const told = Object.entries(run.labels ?? {}).filter(([key, value]) => key !== 'strategy' && value !== null);
+  const told = Object.entries(run.labels ?? {}).filter(
+    ([key, value]) => key !== 'strategy' && value !== null,
+  );
   return told.map(([key, value]) => `${key} ${value}`).join(', ');
 }
 
 // The pace at which a list may be told of changes.
 export function throttled(act, pause = 250) {
-  let timer = null, again = false;
+  let timer = null,
+    again = false;
   const run = async () => {
     again = false;
     await act();
-    timer = setTimeout(() => { timer = null; if (again) call(); }, pause);
+    timer = setTimeout(() => {
+      timer = null;
+      if (again) call();
+    }, pause);
   };
   const call = () => {
     again = true;
-    if (timer === null) { timer = 0; run(); }
+    if (timer === null) {
+      timer = 0;
+      run();
+    }
   };
-  call.stop = () => { clearTimeout(timer); timer = -1; };
+  call.stop = () => {
+    clearTimeout(timer);
+    timer = -1;
+  };
   return call;
 }

@@ -4,7 +4,9 @@
 const RETRY = 2000;
 
 export function live(runs, onChanged, onState) {
-  let source = null, timer = null, closed = false;
+  let source = null,
+    timer = null,
+    closed = false;
 
   function open() {
     if (closed || source) return;
@@ -33,5 +35,9 @@ export function live(runs, onChanged, onState) {
 
   document.addEventListener('visibilitychange', seen);
   open();
-  return () => { closed = true; shut(); document.removeEventListener('visibilitychange', seen); };
+  return () => {
+    closed = true;
+    shut();
+    document.removeEventListener('visibilitychange', seen);
+  };
 }

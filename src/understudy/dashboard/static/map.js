@@ -2,12 +2,14 @@
 // the axes and the zoom, and the image is drawn below its grid, so that a zoom costs one drawImage.
 
 import uPlot from './vendor/uplot/uPlot.esm.js';
-import { ALL_CLASSES, classOf, colourOf, outcomeClassOf, palette, wordsOf, wordsOfClass } from './cells.js';
-import { axis, kept, roundAxis, style } from './charts.js';
-import { button, h, replace } from './dom.js';
+import { classOf, wordsOf } from './cells.js';
+import { axis, kept, roundAxis } from './charts.js';
+import { h, replace } from './dom.js';
 import { round } from './format.js';
+import { cellOf, covers, drawn, grown, imageOf, legend, outlined, painted } from './mapimage.js';
+import { pressed, toolbar } from './maptools.js';
+import { fitted, zoomed } from './mapview.js';
 
-const SMALLEST = 4; // cells that a view has at least, each way
 const FINER = 200; // milliseconds after a zoom, before a finer image is asked for
 
 // load(window) → a map's head with arrays; onRound(t, client) when a cell is chosen
@@ -17,27 +19,36 @@ export class AttendanceMap {
     this.order = 'number';
     this.classify = classOf;
     this.at = { t: 0, row: 0 };
-    this.place = h('div', { class: 'plot map', tabindex: '0', role: 'application',
-      'aria-label': 'Attendance map. Arrow keys move through rounds and clients, Enter opens the round, plus and minus zoom, 0 shows all.' });
-    this.spoken = h('p', { class: 'readout', role: 'status', 'aria-live': 'polite' }, 'Point at a cell, or use the arrow keys.');
+    this.place = h('div', {
+      class: 'plot map',
+      tabindex: '0',
+      role: 'application',
+      'aria-label':
+        'Attendance map. Arrow keys move through rounds and clients, Enter opens the round, plus and minus zoom, 0 shows all.',
+    });
+    this.spoken = h(
+      'p',
+      { class: 'readout', role: 'status', 'aria-live': 'polite' },
+      'Point at a cell, or use the arrow keys.',
+    );
     this.legend = h('ul', { class: 'legend', 'aria-label': 'Colours' });
-    this.tools = this.toolbar();
-    this.element = h('figure', { class: 'chart' }, h('figcaption', {}, 'Attendance: rounds × clients'),
-      this.tools, this.place, this.spoken, this.legend);
-    this.place.addEventListener('keydown', (event) => this.key(event));
-    this.recolour = () => { this.base && this.paint(this.base); this.fine && this.paint(this.fine); this.show(); };
+    this.tools = toolbar(this);
+    this.element = h(
+      'figure',
+      { class: 'chart' },
+      h('figcaption', {}, 'Attendance: rounds × clients'),
+      this.tools,
+      this.place,
+      this.spoken,
+      this.legend,
+    );
+    this.place.addEventListener('keydown', (event) => pressed(this, event));
+    this.recolour = () => {
+      this.base && this.paint(this.base);
+      this.fine && this.paint(this.fine);
+      this.show();
+    };
     addEventListener('themed', this.recolour);
-  }
-
-  toolbar() {
-    const order = h('select', { onchange: () => { this.order = order.value; this.refresh(); } },
-      [['number', 'number'], ['cluster', 'cluster'], ['attendance', 'attendance'], ['left out', 'left out most']]
-        .map(([value, words]) => h('option', { value }, words)));
-    const colours = h('select', { onchange: () => { this.classify = colours.value === 'voice' ? classOf : outcomeClassOf; this.recolour(); } },
-      h('option', { value: 'voice' }, 'who spoke for it'), h('option', { value: 'outcome' }, 'what became of it'));
-    return h('div', { class: 'tools' }, h('label', {}, 'Clients by', order), h('label', {}, 'Colour by', colours),
-      button('+', () => this.zoom(0.5), { 'aria-label': 'Zoom in' }), button('−', () => this.zoom(2), { 'aria-label': 'Zoom out' }),
-      button('All', () => this.all(), { 'aria-label': 'Show all rounds and clients' }));
   }
 
   // -- data ----------------------------------------------------------------------------------------
@@ -60,19 +71,21 @@ export class AttendanceMap {
     const whole = base && base.rounds === 1 && base.rows === 1 && this.order === 'number';
     if (!whole) return this.refresh();
     const found = await this.load({ first: base.last, columns: 4000, rows: 4000, order: this.order });
-    if (this.base !== base || found.last === base.last && found.epoch === base.epoch) return null;
-    if (found.epoch !== base.epoch || found.clients !== base.clients || found.first !== base.last || found.rounds > 1) return this.refresh();
-    const cells = new Uint8Array(base.cells.length + found.arrays.cells.length);
-    cells.set(base.cells);
-    cells.set(found.arrays.cells, base.cells.length);
-    return this.take({ ...found, first: base.first, arrays: { cells, order: found.arrays.order }, shapes: { cells: [cells.length / Math.max(1, base.clients), base.clients] } });
+    if (this.base !== base || (found.last === base.last && found.epoch === base.epoch)) return null;
+    if (
+      found.epoch !== base.epoch ||
+      found.clients !== base.clients ||
+      found.first !== base.last ||
+      found.rounds > 1
+    )
+      return this.refresh();
+    return this.take(grown(base, found));
   }
 
   take(found) {
     const wasAll = !this.base || this.isAll();
-    const { arrays, shapes, ...head } = found;
-    this.base = { ...head, cells: arrays.cells, wide: shapes.cells[0], high: shapes.cells[1] };
-    this.clients = arrays.order;
+    this.base = imageOf(found);
+    this.clients = found.arrays.order;
     this.paint(this.base);
     if (!this.plot) this.make();
     if (wasAll) this.all();
@@ -81,117 +94,98 @@ export class AttendanceMap {
   }
 
   paint(image) {
-    const { cells, wide, high } = image;
-    const colours = palette(this.classify);
-    image.canvas ??= document.createElement('canvas');
-    image.canvas.width = Math.max(1, wide);
-    image.canvas.height = Math.max(1, high);
-    if (!wide || !high) return;
-    const context = image.canvas.getContext('2d');
-    const pixels = context.createImageData(wide, high);
-    const words = new Uint32Array(pixels.data.buffer);
-    const seen = new Uint8Array(256);
-    for (let t = 0; t < wide; t++) {
-      for (let row = 0; row < high; row++) {
-        const cell = cells[t * high + row];
-        seen[cell] = 1;
-        words[row * wide + t] = colours[cell];
-      }
-    }
-    context.putImageData(pixels, 0, 0);
-    if (image === this.base) this.describe(seen);
-  }
-
-  describe(seen) {
-    const found = new Set();
-    seen.forEach((is, cell) => { if (is) found.add(this.classify(cell)); });
-    replace(this.legend, ALL_CLASSES.filter((kind) => found.has(kind) && kind !== 'absent').map((kind) => {
-      const swatch = h('span', { class: 'swatch', 'aria-hidden': 'true' });
-      swatch.style.background = colourOf(kind);
-      return h('li', {}, swatch, wordsOfClass(kind));
-    }));
+    const seen = painted(image, this.classify);
+    if (image === this.base) replace(this.legend, legend(seen, this.classify));
   }
 
   // -- the plot ------------------------------------------------------------------------------------
 
   make() {
-    const name = (row) => Number.isInteger(row) && row >= 0 && row < this.clients.length ? shortened(this.names()[this.clients[row]]) : '';
-    this.plot = new uPlot({
-      width: this.place.clientWidth || 600, height: this.height,
-      scales: { x: { time: false, range: () => this.view.slice(0, 2) }, y: { dir: -1, range: () => this.view.slice(2) } },
-      axes: [
-        roundAxis({ grid: { show: false } }),
-        axis({ grid: { show: false }, size: () => this.margin(), values: (_, ticks) => ticks.map(name) }),
-      ],
-      legend: { show: false },
-      cursor: { drag: { x: true, y: true, uni: 30, setScale: false }, points: { show: false } },
-      series: [{}, { points: { show: false }, stroke: 'transparent' }],
-      hooks: {
-        drawClear: [(plot) => this.draw(plot)],
-        draw: [(plot) => this.mark(plot)],
-        setCursor: [(plot) => this.point(plot)],
-        setSelect: [(plot) => this.select(plot)],
+    const name = (row) =>
+      Number.isInteger(row) && row >= 0 && row < this.clients.length
+        ? shortened(this.names()[this.clients[row]])
+        : '';
+    this.plot = new uPlot(
+      {
+        width: this.place.clientWidth || 600,
+        height: this.height,
+        scales: {
+          x: { time: false, range: () => this.view.slice(0, 2) },
+          y: { dir: -1, range: () => this.view.slice(2) },
+        },
+        axes: [
+          roundAxis({ grid: { show: false } }),
+          axis({ grid: { show: false }, size: () => this.margin(), values: (_, ticks) => ticks.map(name) }),
+        ],
+        legend: { show: false },
+        cursor: { drag: { x: true, y: true, uni: 30, setScale: false }, points: { show: false } },
+        series: [{}, { points: { show: false }, stroke: 'transparent' }],
+        hooks: {
+          drawClear: [(plot) => this.draw(plot)],
+          draw: [(plot) => this.mark(plot)],
+          setCursor: [(plot) => this.point(plot)],
+          setSelect: [(plot) => this.select(plot)],
+        },
       },
-    }, [[0, 1], [null, null]], this.place);
+      [
+        [0, 1],
+        [null, null],
+      ],
+      this.place,
+    );
     this.stop = kept(this.plot, this.place, () => this.height);
     const over = this.plot.over;
     let down = null;
-    over.addEventListener('mousedown', (event) => { down = [event.clientX, event.clientY]; });
+    over.addEventListener('mousedown', (event) => {
+      down = [event.clientX, event.clientY];
+    });
     over.addEventListener('click', (event) => {
       if (down && Math.hypot(event.clientX - down[0], event.clientY - down[1]) < 4) this.open();
     });
     over.addEventListener('dblclick', () => this.all());
     // Only with Ctrl, as browsers zoom: without it the page scrolls.
-    over.addEventListener('wheel', (event) => {
-      if (!event.ctrlKey && !event.metaKey) return;
-      event.preventDefault();
-      this.zoom(event.deltaY < 0 ? 0.8 : 1.25, this.plot.posToVal(event.offsetX, 'x'), this.plot.posToVal(event.offsetY, 'y'));
-    }, { passive: false });
+    over.addEventListener(
+      'wheel',
+      (event) => {
+        if (!event.ctrlKey && !event.metaKey) return;
+        event.preventDefault();
+        this.zoom(
+          event.deltaY < 0 ? 0.8 : 1.25,
+          this.plot.posToVal(event.offsetX, 'x'),
+          this.plot.posToVal(event.offsetY, 'y'),
+        );
+      },
+      { passive: false },
+    );
   }
 
   // Room for the longest name beside the map, as far as names are shown.
   margin() {
-    const longest = Math.max(2, ...[...this.names()].slice(0, 200).map((one) => Math.min(String(one).length, 12)));
+    const longest = Math.max(
+      2,
+      ...[...this.names()].slice(0, 200).map((one) => Math.min(String(one).length, 12)),
+    );
     return 22 + 7.5 * longest;
   }
 
   draw(plot) {
     for (const image of [this.base, this.fine]) {
-      if (!image?.wide || !image.high) continue;
-      const left = plot.valToPos(image.first - 0.5, 'x', true), right = plot.valToPos(image.first + image.wide * image.rounds - 0.5, 'x', true);
-      const top = plot.valToPos(image.top - 0.5, 'y', true), bottom = plot.valToPos(image.top + image.high * image.rows - 0.5, 'y', true);
-      const { ctx, bbox } = plot;
-      ctx.save();
-      ctx.beginPath();
-      ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
-      ctx.clip();
-      ctx.imageSmoothingEnabled = false;
-      ctx.drawImage(image.canvas, left, top, right - left, bottom - top);
-      ctx.restore();
+      if (image?.wide && image.high) drawn(plot, image);
     }
   }
 
   mark(plot) {
-    if (this.chosen === undefined && !this.byKey) return;
-    const { ctx, bbox } = plot;
-    ctx.save();
-    ctx.beginPath();
-    ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
-    ctx.clip();
-    ctx.strokeStyle = style('--text');
-    ctx.lineWidth = 2 * devicePixelRatio;
-    const box = (t, from, to) => {
-      const x = plot.valToPos(t - 0.5, 'x', true), y = plot.valToPos(from - 0.5, 'y', true);
-      ctx.strokeRect(x, y, Math.max(2, plot.valToPos(t + 0.5, 'x', true) - x), plot.valToPos(to + 0.5, 'y', true) - y);
-    };
-    if (this.chosen !== undefined) box(this.chosen, 0, this.base.clients - 1);
-    if (this.byKey) box(this.at.t, this.at.row, this.at.row);
-    ctx.restore();
+    const boxes = [];
+    if (this.chosen !== undefined) boxes.push([this.chosen, 0, this.base.clients - 1]);
+    if (this.byKey) boxes.push([this.at.t, this.at.row, this.at.row]);
+    if (boxes.length) outlined(plot, boxes);
   }
 
   // -- the view: [first round, last round, top row, bottom row], with half a cell around ---------------
 
-  full() { return [-0.5, Math.max(1, this.base.n) - 0.5, -0.5, Math.max(1, this.base.clients) - 0.5]; }
+  full() {
+    return [-0.5, Math.max(1, this.base.n) - 0.5, -0.5, Math.max(1, this.base.clients) - 0.5];
+  }
 
   isAll() {
     return !this.view || !this.shownAll || this.view.every((one, at) => one === this.shownAll[at]);
@@ -203,10 +197,7 @@ export class AttendanceMap {
   }
 
   zoom(by, x = null, y = null) {
-    const [a, b, c, d] = this.view;
-    const middle = [x ?? (a + b) / 2, y ?? (c + d) / 2];
-    this.look([middle[0] - (middle[0] - a) * by, middle[0] + (b - middle[0]) * by,
-      middle[1] - (middle[1] - c) * by, middle[1] + (d - middle[1]) * by]);
+    this.look(zoomed(this.view, by, x, y));
   }
 
   look([a, b, c, d]) {
@@ -221,16 +212,26 @@ export class AttendanceMap {
   async refine() {
     if (this.isAll()) return;
     const [a, b, c, d] = this.view;
-    const window = { first: Math.max(0, Math.floor(a)), last: Math.ceil(b) + 1, top: Math.max(0, Math.floor(c)), bottom: Math.ceil(d) + 1 };
+    const window = {
+      first: Math.max(0, Math.floor(a)),
+      last: Math.ceil(b) + 1,
+      top: Math.max(0, Math.floor(c)),
+      bottom: Math.ceil(d) + 1,
+    };
     const view = this.view;
-    const { arrays, shapes, ...head } = await this.load({ ...window, ...this.size(), order: this.order });
+    const found = await this.load({ ...window, ...this.size(), order: this.order });
     if (view !== this.view) return;
-    this.fine = { ...head, cells: arrays.cells, wide: shapes.cells[0], high: shapes.cells[1] };
+    this.fine = imageOf(found);
     this.paint(this.fine);
     this.show();
   }
 
-  show() { this.plot?.setData([[this.view[0], this.view[1]], [null, null]]); }
+  show() {
+    this.plot?.setData([
+      [this.view[0], this.view[1]],
+      [null, null],
+    ]);
+  }
 
   // -- pointing ------------------------------------------------------------------------------------
 
@@ -251,16 +252,19 @@ export class AttendanceMap {
   }
 
   cell() {
-    const image = [this.fine, this.base].find((one) => one && this.at.t >= one.first && this.at.row >= one.top &&
-      this.at.t < one.first + one.wide * one.rounds && this.at.row < one.top + one.high * one.rows);
-    if (!image) return null;
-    return image.cells[Math.floor((this.at.t - image.first) / image.rounds) * image.high + Math.floor((this.at.row - image.top) / image.rows)];
+    const image = [this.fine, this.base].find((one) => one && covers(one, this.at));
+    return image ? cellOf(image, this.at) : null;
   }
 
   tell() {
     const cell = this.cell();
     if (cell === null || cell === undefined) return;
-    replace(this.spoken, `${round(this.at.t)}, `, h('bdi', {}, shortened(this.names()[this.clients[this.at.row]], 60)), `: ${wordsOf(cell)}`);
+    replace(
+      this.spoken,
+      `${round(this.at.t)}, `,
+      h('bdi', {}, shortened(this.names()[this.clients[this.at.row]], 60)),
+      `: ${wordsOf(cell)}`,
+    );
   }
 
   open() {
@@ -274,35 +278,11 @@ export class AttendanceMap {
     if (this.plot && this.base) this.show();
   }
 
-  key(event) {
-    const moves = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-    const act = { '+': () => this.zoom(0.5, this.at.t, this.at.row), '-': () => this.zoom(2), 0: () => this.all(), Enter: () => this.open() }[event.key];
-    if (!this.base || event.ctrlKey || event.metaKey || event.altKey || !(act || moves[event.key])) return;
-    event.preventDefault();
-    this.byKey = true;
-    if (act) act();
-    else {
-      const [dx, dy] = moves[event.key], far = event.shiftKey ? 10 : 1;
-      this.at = { t: within(this.at.t + dx * far, this.base.n), row: within(this.at.row + dy * far, this.base.clients) };
-      this.tell();
-      this.show();
-    }
-    this.place.addEventListener('mousemove', () => { this.byKey = false; }, { once: true });
-  }
-
   close() {
     clearTimeout(this.timer);
     removeEventListener('themed', this.recolour);
     this.stop?.();
   }
-}
-
-function within(value, n) { return Math.max(0, Math.min(n - 1, value)); }
-
-function fitted(from, to, end) {
-  const size = Math.min(Math.max(to - from, SMALLEST), end + 0.5);
-  const begin = Math.max(-0.5, Math.min((from + to - size) / 2, end - size));
-  return [begin, begin + size];
 }
 
 function shortened(words, most = 12) {

@@ -14,16 +14,30 @@ const MOST = 60; // rows before the rest is asked for: each has a line to be dra
 export async function show({ root, query, state, navigate, title }) {
   title('Overview');
   const runs = new Map();
-  let troubles = [], most = MOST;
-  const shown = { status: query.get('status') ?? '', q: query.get('q') ?? '', study: query.get('study') ?? '' };
-  const list = h('div'), studies = h('div'), told = h('div');
+  let troubles = [],
+    most = MOST;
+  const shown = {
+    status: query.get('status') ?? '',
+    q: query.get('q') ?? '',
+    study: query.get('study') ?? '',
+  };
+  const list = h('div'),
+    studies = h('div'),
+    told = h('div');
   const lines = new Map();
 
   function filtered() {
     const words = shown.q.toLowerCase();
-    return [...runs.values()].filter((run) =>
-      (!shown.status || run.status === shown.status) && (!shown.study || run.studyId === shown.study) &&
-      (!words || `${run.study} ${run.title} ${run.strategy} ${labels(run)} seed ${run.seed}`.toLowerCase().includes(words)))
+    return [...runs.values()]
+      .filter(
+        (run) =>
+          (!shown.status || run.status === shown.status) &&
+          (!shown.study || run.studyId === shown.study) &&
+          (!words ||
+            `${run.study} ${run.title} ${run.strategy} ${labels(run)} seed ${run.seed}`
+              .toLowerCase()
+              .includes(words)),
+      )
       .sort((a, b) => STATUSES.indexOf(a.status) - STATUSES.indexOf(b.status) || b.changed - a.changed);
   }
 
@@ -42,41 +56,104 @@ export async function show({ root, query, state, navigate, title }) {
       one.counts[run.status] = (one.counts[run.status] ?? 0) + 1;
       found.set(run.studyId, one);
     }
-    replace(studies, h('ul', { class: 'cards' }, [...found.values()].map((study) => h('li', { class: 'card' },
-      h('h3', {}, name(study.study)),
-      study.title !== study.study && h('p', { class: 'quiet' }, name(study.title)),
-      h('p', {}, STATUSES.filter((one) => study.counts[one]).map((one) => [badge(one), ` ${study.counts[one]} `])),
-      study.runs > 1 && h('progress', { max: study.runs, value: study.done, 'aria-label': `runs that are done, of ${study.runs}` }),
-      h('p', { class: 'quiet' }, `changed ${ago(study.changed)}`),
-      h('p', { class: 'links' },
-        study.runs === 1
-          ? h('a', { href: address(study) }, study.live ? 'Federation' : 'Run')
-          : [button('Its runs', () => { shown.study = study.studyId; field.study.value = shown.study; remember(); }),
-            h('a', { href: `/compare/${study.studyId}` }, 'Compare')])))));
+    replace(
+      studies,
+      h(
+        'ul',
+        { class: 'cards' },
+        [...found.values()].map((study) =>
+          h(
+            'li',
+            { class: 'card' },
+            h('h3', {}, name(study.study)),
+            study.title !== study.study && h('p', { class: 'quiet' }, name(study.title)),
+            h(
+              'p',
+              {},
+              STATUSES.filter((one) => study.counts[one]).map((one) => [
+                badge(one),
+                ` ${study.counts[one]} `,
+              ]),
+            ),
+            study.runs > 1 &&
+              h('progress', {
+                max: study.runs,
+                value: study.done,
+                'aria-label': `runs that are done, of ${study.runs}`,
+              }),
+            h('p', { class: 'quiet' }, `changed ${ago(study.changed)}`),
+            h(
+              'p',
+              { class: 'links' },
+              study.runs === 1
+                ? h('a', { href: address(study) }, study.live ? 'Federation' : 'Run')
+                : [
+                    button('Its runs', () => {
+                      shown.study = study.studyId;
+                      field.study.value = shown.study;
+                      remember();
+                    }),
+                    h('a', { href: `/compare/${study.studyId}` }, 'Compare'),
+                  ],
+            ),
+          ),
+        ),
+      ),
+    );
   }
 
   function row(run) {
     const cell = h('td', { class: 'spark' });
     const known = lines.get(run.id);
     if (known) cell.append(sparkline(known.values, `course of ${run.strategy}`));
-    return h('tr', {},
+    return h(
+      'tr',
+      {},
       h('th', { scope: 'row' }, h('a', { href: address(run) }, name(run.strategy))),
       h('td', {}, name(run.study)),
       h('td', {}, labels(run) && [name(labels(run)), ' '], `seed ${run.seed}`),
-      h('td', {}, badge(run.status), run.warnings > 0 && [' ', h('a', { class: 'warned', href: address(run) }, count(run.warnings, 'warning'))], run.error && h('p', { class: 'quiet' }, name(run.error))),
-      h('td', {}, progress(run)), cell,
-      h('td', { class: 'number' }, number(run.clients)));
+      h(
+        'td',
+        {},
+        badge(run.status),
+        run.warnings > 0 && [
+          ' ',
+          h('a', { class: 'warned', href: address(run) }, count(run.warnings, 'warning')),
+        ],
+        run.error && h('p', { class: 'quiet' }, name(run.error)),
+      ),
+      h('td', {}, progress(run)),
+      cell,
+      h('td', { class: 'number' }, number(run.clients)),
+    );
   }
 
   function draw() {
-    replace(told, troubles.map((one) => h('p', { class: 'alarm', role: 'alert' }, name(one.name), `: ${one.words}`)));
+    replace(
+      told,
+      troubles.map((one) => h('p', { class: 'alarm', role: 'alert' }, name(one.name), `: ${one.words}`)),
+    );
     drawStudies();
     const found = filtered();
-    replace(list,
-      h('p', { class: 'quiet', role: 'status' }, `${count(found.length, 'run')}${found.length < runs.size ? ` of ${runs.size}` : ''}`),
-      found.length > 0 && table('Runs', ['strategy', 'study', 'situation', 'state', 'rounds', 'course', { text: 'clients', right: true }],
-        found.slice(0, most).map(row)),
-      found.length > most && button(`Show ${found.length - most} more`, () => { most += 500; draw(); }));
+    replace(
+      list,
+      h(
+        'p',
+        { class: 'quiet', role: 'status' },
+        `${count(found.length, 'run')}${found.length < runs.size ? ` of ${runs.size}` : ''}`,
+      ),
+      found.length > 0 &&
+        table(
+          'Runs',
+          ['strategy', 'study', 'situation', 'state', 'rounds', 'course', { text: 'clients', right: true }],
+          found.slice(0, most).map(row),
+        ),
+      found.length > most &&
+        button(`Show ${found.length - most} more`, () => {
+          most += 500;
+          draw();
+        }),
+    );
     draws(found.slice(0, most));
   }
 
@@ -91,7 +168,9 @@ export async function show({ root, query, state, navigate, title }) {
     try {
       for (let at = 0; at < wanted.length; at += 12) {
         const part = wanted.slice(at, at + 12);
-        const { arrays, warned } = await get('/api/sparklines', { runs: part.map((run) => run.id).join(',') });
+        const { arrays, warned } = await get('/api/sparklines', {
+          runs: part.map((run) => run.id).join(','),
+        });
         for (const [id, values] of Object.entries(arrays)) lines.get(id).values = values;
         for (const [id, n] of Object.entries(warned)) {
           if (n !== null && runs.has(id)) runs.get(id).warnings = n;
@@ -100,20 +179,47 @@ export async function show({ root, query, state, navigate, title }) {
         }
         again();
       }
-    } catch { /* a list without lines is still one */ }
+    } catch {
+      /* a list without lines is still one */
+    }
   }
   const again = throttled(draw, 500);
 
   const field = {
-    q: h('input', { type: 'search', value: shown.q, oninput: () => { shown.q = field.q.value; remember(); } }),
-    status: h('select', { onchange: () => { shown.status = field.status.value; remember(); } },
-      h('option', { value: '' }, 'any'), STATUSES.map((one) => h('option', { value: one }, one))),
-    study: h('select', { onchange: () => { shown.study = field.study.value; remember(); } }),
+    q: h('input', {
+      type: 'search',
+      value: shown.q,
+      oninput: () => {
+        shown.q = field.q.value;
+        remember();
+      },
+    }),
+    status: h(
+      'select',
+      {
+        onchange: () => {
+          shown.status = field.status.value;
+          remember();
+        },
+      },
+      h('option', { value: '' }, 'any'),
+      STATUSES.map((one) => h('option', { value: one }, one)),
+    ),
+    study: h('select', {
+      onchange: () => {
+        shown.study = field.study.value;
+        remember();
+      },
+    }),
   };
 
   function fillStudies() {
     const known = new Map([...runs.values()].map((run) => [run.studyId, run.study]));
-    replace(field.study, h('option', { value: '' }, 'any'), [...known].map(([id, words]) => h('option', { value: id }, words)));
+    replace(
+      field.study,
+      h('option', { value: '' }, 'any'),
+      [...known].map(([id, words]) => h('option', { value: id }, words)),
+    );
     field.study.value = shown.study;
     field.status.value = shown.status;
   }
@@ -127,21 +233,39 @@ export async function show({ root, query, state, navigate, title }) {
     draw();
   }
 
-  replace(root, h('h1', {}, 'Runs'), told, studies,
-    h('form', { class: 'filters', role: 'search', onsubmit: (event) => event.preventDefault() },
-      h('label', {}, 'Find', field.q), h('label', {}, 'State', field.status), h('label', {}, 'Study', field.study)),
-    list);
+  replace(
+    root,
+    h('h1', {}, 'Runs'),
+    told,
+    studies,
+    h(
+      'form',
+      { class: 'filters', role: 'search', onsubmit: (event) => event.preventDefault() },
+      h('label', {}, 'Find', field.q),
+      h('label', {}, 'State', field.status),
+      h('label', {}, 'Study', field.study),
+    ),
+    list,
+  );
   await load();
   performance.mark('understudy-overview');
 
-  const stop = live(null, async (news) => {
-    const isNew = news.runs.some((run) => !runs.has(run.id)) || news.gone.length;
-    if (isNew || !news.runs.length) return load();
-    for (const run of news.runs) {
-      if (runs.get(run.id).status !== run.status) announce(`${run.strategy}, seed ${run.seed}: ${run.status}`);
-      runs.set(run.id, run);
-    }
-    again();
-  }, state);
-  return () => { stop(); again.stop(); };
+  const stop = live(
+    null,
+    async (news) => {
+      const isNew = news.runs.some((run) => !runs.has(run.id)) || news.gone.length;
+      if (isNew || !news.runs.length) return load();
+      for (const run of news.runs) {
+        if (runs.get(run.id).status !== run.status)
+          announce(`${run.strategy}, seed ${run.seed}: ${run.status}`);
+        runs.set(run.id, run);
+      }
+      again();
+    },
+    state,
+  );
+  return () => {
+    stop();
+    again.stop();
+  };
 }

@@ -11,12 +11,17 @@ import { AttendanceMap } from './map.js';
 import { Findings } from './findings.js';
 
 export async function show({ root, id, query, state, title }) {
-  const about = {}; // filled below, and again when the run goes on
-  const read = h('p', { class: 'quiet' }), head = h('div'), told = h('div'), settings = h('div');
+  const about = {}; // filled below, and again when the run continues
+  const read = h('p', { class: 'quiet' }),
+    head = h('div'),
+    told = h('div'),
+    settings = h('div');
   const path = `/api/runs/${id}`;
   const curves = new Curves(id);
   const map = new AttendanceMap({
-    load: (window) => get(`${path}/map`, window), names: () => about.names ?? [], onRound: (t, client) => open(t, client),
+    load: (window) => get(`${path}/map`, window),
+    names: () => about.names ?? [],
+    onRound: (t, client) => open(t, client),
   });
   const cast = new Cast(id, (t) => {
     map.choose(t);
@@ -25,20 +30,45 @@ export async function show({ root, id, query, state, title }) {
   const findings = new Findings(id);
 
   function open(t, client = null, options = {}) {
-    return cast.open(t, client, options).catch((error) => { replace(cast.element, h('p', { class: 'alarm', role: 'alert' }, error.message)); });
+    return cast.open(t, client, options).catch((error) => {
+      replace(cast.element, h('p', { class: 'alarm', role: 'alert' }, error.message));
+    });
   }
 
   function describe() {
     title(`${about.strategy}, ${about.study}`);
-    replace(head, h('p', { class: 'path' }, h('a', { href: `/?study=${about.studyId}` }, name(about.study))),
+    replace(
+      head,
+      h('p', { class: 'path' }, h('a', { href: `/?study=${about.studyId}` }, name(about.study))),
       h('h1', {}, name(about.strategy)),
-      facts([['state', badge(about.status)], ['rounds', progress(about)], ['seed', about.seed], ['clients', number(about.clients)],
+      facts([
+        ['state', badge(about.status)],
+        ['rounds', progress(about)],
+        ['seed', about.seed],
+        ['clients', number(about.clients)],
         ['situation', labels(about) ? name(labels(about)) : null],
-        ['more', [about.live && h('a', { href: `/federations/${id}` }, 'Federation'), about.live && ' ', about.siblings?.length > 0 && h('a', { href: `/compare/${about.studyId}` }, 'Compare')].filter(Boolean)]]),
-      failed(about));
+        [
+          'more',
+          [
+            about.live && h('a', { href: `/federations/${id}` }, 'Federation'),
+            about.live && ' ',
+            about.siblings?.length > 0 && h('a', { href: `/compare/${about.studyId}` }, 'Compare'),
+          ].filter(Boolean),
+        ],
+      ]),
+      failed(about),
+    );
     replace(told, warnings(about.warnings));
-    replace(settings, about.resolved && h('details', {}, h('summary', {}, 'Settings'),
-      h('pre', { tabindex: '0' }, JSON.stringify(about.resolved, null, 2))));
+    replace(
+      settings,
+      about.resolved &&
+        h(
+          'details',
+          {},
+          h('summary', {}, 'Settings'),
+          h('pre', { tabindex: '0' }, JSON.stringify(about.resolved, null, 2)),
+        ),
+    );
   }
 
   async function load() {
@@ -54,7 +84,18 @@ export async function show({ root, id, query, state, title }) {
     replace(root, head);
     return () => {};
   }
-  replace(root, head, told, read, curves.element, map.element, cast.element, curves.below, findings.element, settings);
+  replace(
+    root,
+    head,
+    told,
+    read,
+    curves.element,
+    map.element,
+    cast.element,
+    curves.below,
+    findings.element,
+    settings,
+  );
   const found = await first;
   if (found) map.take(found);
   performance.mark('understudy-map');
@@ -68,8 +109,15 @@ export async function show({ root, id, query, state, title }) {
   const isBehind = () => curves.n < about.rounds || (map.base?.n ?? 0) < about.rounds;
 
   let wasWhole = false;
-  const reading = () => replace(read, isBehind() && about.rounds > 0 && `Reading its rounds: ${number(curves.n)} of ${number(about.rounds)}`);
-  const whole = () => { wasWhole = true; performance.mark('understudy-whole'); };
+  const reading = () =>
+    replace(
+      read,
+      isBehind() && about.rounds > 0 && `Reading its rounds: ${number(curves.n)} of ${number(about.rounds)}`,
+    );
+  const whole = () => {
+    wasWhole = true;
+    performance.mark('understudy-whole');
+  };
 
   const follow = throttled(async () => {
     try {
@@ -83,14 +131,26 @@ export async function show({ root, id, query, state, title }) {
       // a long run is read in pieces: the first is shown at once
       if (isBehind()) follow();
       else if (!wasWhole) whole();
-    } catch { /* what is shown stays; the next news may be readable */ }
+    } catch {
+      /* what is shown stays; the next news may be readable */
+    }
   }, 300);
   reading();
   if (isBehind()) follow();
   else whole();
-  const stop = live([id], (news) => {
-    const one = news.runs[0];
-    if (one && (one.rounds !== curves.n || one.status !== status)) follow();
-  }, state);
-  return () => { stop(); follow.stop(); map.close(); curves.close(); findings.close(); };
+  const stop = live(
+    [id],
+    (news) => {
+      const one = news.runs[0];
+      if (one && (one.rounds !== curves.n || one.status !== status)) follow();
+    },
+    state,
+  );
+  return () => {
+    stop();
+    follow.stop();
+    map.close();
+    curves.close();
+    findings.close();
+  };
 }
