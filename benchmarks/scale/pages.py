@@ -167,7 +167,8 @@ def draw(entries: Sequence[Entry]) -> None:
         left.plot(*zip(*sorted(points), strict=True), marker=marker, markersize=4, label=name)
     left.set(xscale="log", yscale="log", xlabel="clients", ylabel="seconds a round")
     left.set_title("1,000 clients a round", loc="left")
-    left.legend(fontsize=6, ncols=2)
+    if lines:
+        left.legend(fontsize=6, ncols=2)
     for begin, label in (
         ("FDMS: products", "FDMS's products, of syrk"),
         ("FedAR: sum of a memory, full", "FedAR's sum, of a plain read"),
@@ -182,5 +183,6 @@ def draw(entries: Sequence[Entry]) -> None:
     right.axhline(1, color="grey", linewidth=0.8)
     right.set(xscale="log", ylim=(0, None), xlabel="entries of the model, d")
     right.set_ylabel("share of the machine's own rate")
-    right.legend(fontsize=7)
+    if right.lines[1:]:
+        right.legend(fontsize=7)
     PICTURE.write_bytes(svg(figure))

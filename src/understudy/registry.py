@@ -45,7 +45,7 @@ _PARTS: dict[str, dict[str, str]] = {
         "late_updates": "parts.compensators.late_updates:LateUpdates",
         "fedawe": "parts.compensators.fedawe:FedAWE",
         "gather": "parts.compensators.gather:Gather",
-        "kriging": "parts.compensators.kriging:Kriging",
+        "kriging": "parts.compensators.kriging.kriging:Kriging",
         "capped": "parts.compensators.capped:Capped",
     },
     "race": {"hoeffding_race": "parts.compensators.race:HoeffdingRace"},

@@ -28,7 +28,7 @@ from understudy.parts.compensators.fedawe import FedAWE
 from understudy.parts.compensators.fedstale import FedStale
 from understudy.parts.compensators.fedvarp import FedVARP
 from understudy.parts.compensators.gather import Gather
-from understudy.parts.compensators.kriging import Kriging
+from understudy.parts.compensators.kriging.kriging import Kriging
 from understudy.parts.compensators.late_updates import LateUpdates
 from understudy.parts.compensators.mifa import MIFA
 from understudy.parts.compensators.mimic import MimiC

@@ -35,7 +35,7 @@ def test_a_look_at_a_table(command, tmp_path):
     plan, effort = said.out.split("  90 runs of 40 rounds, about ")
     assert plan == PLAN.replace("CLASSES", classes)
     assert " ".join(effort.split()).endswith(
-        "cores: everyone, pooled, left out, stale, fedvarp, fedar, fdms, fedau"
+        "cores: everyone, pooled, left out, stale, fedvarp, fedar, fdms, kriging"
     )
     assert max(map(len, said.out.splitlines())) <= 80
     assert not (tmp_path / "runs" / "understudy.sqlite").exists()

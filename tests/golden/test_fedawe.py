@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.golden.run import play
-from understudy import Arrivals, FedAWE, Population, Strategy
+from understudy import Arrivals, FedAWE, Momentum, Population, Sgd, Strategy
 
 SCRIPT = [{0: (1, 0)}, {1: (2, 0)}, {0: (1, 0), 1: (1, 0)}, {}, {0: (2, 0), 2: (1, 0)}]
 
@@ -83,6 +83,22 @@ def test_the_clients_models_are_the_same_whatever_the_server_keeps() -> None:
         start = strategy.select(state, [True] * 3).start
         states.append([start(i).item() for i in range(3)])
     assert states == [pytest.approx([6.5, 4, 6.5])] * 2
+
+
+def test_a_servers_step_is_eta_and_the_mean_is_its_model() -> None:
+    """Sgd(2) is eta_g = 2; with any optimizer the mean of all clients' models is the server's."""
+    steps, _ = play(Strategy(compensator=FedAWE(), server=Sgd(2.0)), 3, SCRIPT)
+    doubled, _ = play(Strategy(compensator=FedAWE(eta=2.0)), 3, SCRIPT)
+    np.testing.assert_allclose(steps, doubled, rtol=1e-12)
+    strategy = Strategy(compensator=FedAWE(), server=Momentum(lr=1.0, beta=0.5))
+    state = strategy.init(Population(3), torch.zeros(1, dtype=torch.float64), seed=0)
+    for came in SCRIPT:
+        cohort = strategy.select(state, [True] * 3)
+        deltas = torch.tensor([[came[i][0]] for i in sorted(came)], dtype=torch.float64)
+        strategy.apply(state, cohort, Arrivals(sorted(came), deltas.reshape(len(came), 1)))
+        start = strategy.select(state, [True] * 3).start
+        models = [start(i).item() for i in range(3)]
+        assert np.mean(models) == pytest.approx(state.params.item(), rel=1e-12)
 
 
 @pytest.mark.parametrize("model", ["mean", "last"])

@@ -71,7 +71,7 @@ def test_the_findings_are_differences_of_the_stored_runs(tried):
     assert {one.tested_on for one in gone.clients} == {8.0, 6.0, 4.0}
     costs = {one.name: one.memory for one in found.costs}
     assert costs["stale"] >= 3 * 4 * found.n_parameters  # three rows of 32 bits
-    assert costs["fedau"] < costs["stale"]
+    assert costs["fdms"] < costs["stale"]
 
 
 def test_it_is_told_in_four_answers(tried):

@@ -182,8 +182,8 @@ class Server(Protocol):
 
     It may have ``needs_rows = "fresh"`` or ``"all"``: `step` then gets a fifth argument, the
     `RowSpread` of the updates that came (weights q), or of all rows that contributions point to
-    (weights |coef|); None where there are none. It may have ``notes(state)``, called after a step:
-    numbers by name for the log.
+    (weights: sizes of coefficients); None where there are none. It may have ``notes(state)``,
+    called after a step: numbers by name for the log.
     """
 
     def init(self, setup: Setup) -> Any: ...

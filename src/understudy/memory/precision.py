@@ -74,7 +74,7 @@ class RowFormat:
         if self.precision == "int8":
             scales = stored[: 4 * self._n_blocks].clone().view(torch.float32)
             numbers = stored[4 * self._n_blocks :].view(self._n_blocks, INT8_BLOCK)
-            return (numbers.to(self.dtype) * scales[:, None]).view(-1)[: self.width]
+            return numbers.to(self.dtype).mul_(scales[:, None]).view(-1)[: self.width]
         return stored
 
 

@@ -77,8 +77,10 @@ class TryPlan:
         """What all methods share."""
         local = self.study.cells()[0].task.strategy.local
         step = "each method has its own server step, the best on validation data"
+        servers = {cell.task.strategy.server for cell in self.study.cells()}
         if self.study.tune is None:
-            step = "and the server's step is 1"
+            same = len(servers) == 1
+            step = "and the server's step is 1" if same else "the servers are the methods' own"
         return (
             f"all train alike: model {self.model}, a pass over a client's rows in a round, local "
             f"step {local.lr:g}, batches of {local.batch_size}; {step}"

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from understudy import Arrivals, Concord, FixedDropout, Kriging, Local, Population, Strategy
-from understudy.parts.compensators.friends import expected_cosines, weights_of_friends
-from understudy.parts.compensators.start_models import AT_MOST
+from understudy.parts.compensators.kriging.friends import expected_cosines, weights_of_friends
+from understudy.parts.compensators.kriging.start_models import AT_MOST
 from understudy.simulation import clustered_digits, simulate
 from understudy.testing import play, updates_for
 

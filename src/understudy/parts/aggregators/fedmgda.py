@@ -28,7 +28,7 @@ class FedMGDA:
     """A step that harms no client, as far as weights near their shares allow it.
 
     Every stand-in is scaled to length one, g_k. The weights are the point of
-    min ‖Σ λ_k g_k‖² with Σ λ_k = 1, λ ≥ 0 and |λ_k − s_k| ≤ ε, s the shares: without the last
+    min ‖Σ λ_k g_k‖² with Σ λ_k = 1, λ ≥ 0 and λ_k within ε of s_k, s the shares: without the last
     condition the step has a non-negative product with every g_k.
 
     Parameters

@@ -43,8 +43,8 @@ class FedAWE:
     Parameters
     ----------
     eta : float
-        η_g > 0, the factor on the updates. The server's own step is no part of the method: leave
-        it at 1.
+        η_g > 0, the factor on the updates. With the mean as the server's model, a step of `Sgd` is
+        the same, and other server optimizers make of the updates' sum what they do.
     clip : float, optional
         The mean of (t − τ_i) Δ_i has at most this norm, before η_g; the note ``fedawe_clipped`` is
         the factor that this takes.
@@ -109,17 +109,21 @@ class FedAWE:
             coef *= end.base[came].sum() / end.base.sum()  # the others' models stay
             return Contributions.of((came, end.fresh(), np.arange(len(came)), coef), notes=notes)
         current = Block(owner=np.array([-1]), data=end.params[None])
-        return Contributions.of(*self._meeting(state, end), (came, current, 0, -among), notes=notes)
+        return Contributions.of(
+            (came, end.fresh(), np.arange(len(came)), coef),
+            *self._models(state, end),
+            (came, current, 0, -among),
+            notes=notes,
+        )
 
-    def _meeting(self, state: FedAWEState, end: RoundEnd) -> list[Term]:
-        """The terms of w: the models of those who came, and their updates."""
+    def _models(self, state: FedAWEState, end: RoundEnd) -> list[Term]:
+        """The terms of the mean of x_i over those who came."""
         came, among, known = end.came, _among(end), state.rows.known[end.came]
         new = state.joined_later[came] & ~known
         first, current = (
             Block(owner=np.array([-1]), data=model[None]) for model in (state.first, end.params)
         )
         return [
-            (came, end.fresh(), np.arange(len(came)), self._innovation(state, end)[0]),
             (came[known], state.rows.block(), state.rows.slot[came[known]], among[known]),
             (came[~known & ~new], first, 0, among[~known & ~new]),
             (came[new], current, 0, among[new]),
@@ -145,7 +149,9 @@ class FedAWE:
         state.current = end.params + step
         received = state.current
         if self.model == "mean":
-            received = Linear().aggregate(Contributions.of(*self._meeting(state, end)))
+            # so that the mean of all x_i is the server's model, whatever optimizer it has
+            met = float(end.base[end.came].sum() / end.base.sum())
+            received = Linear().aggregate(Contributions.of(*self._models(state, end))) + step / met
         for client in end.came.tolist():
             state.rows.put(client, received)
         state.last[end.came] = end.t

@@ -26,8 +26,8 @@ class FedStale:
     """FedStale: Σ_{i∈A} (α_i/p_i) (Δ_i − β y_i) + β Σ_j α_j y_j, then y_i ← Δ_i.
 
     y_j is the last update of client j, zero before its first; α_i its share of the objective. β = 0
-    is `FedAvgIS`, which forgets; β = 1 removes the variance of absence as far as old updates still
-    fit, as `FedVARP` does.
+    is `FedAvgIS`, without a memory; β = 1 removes the variance of absence as far as old updates
+    still fit, as `FedVARP` does.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ from understudy.core import checks
 from understudy.core.types import Arrivals, Contributions, Floats, Ints, RoundEnd, Setup
 from understudy.graph.similarity import gram
 from understudy.memory.rows import RowStore
-from understudy.parts.compensators.deviations import (
+from understudy.parts.compensators.kriging.deviations import (
     FURTHEST,
     Returns,
     alike,
@@ -21,9 +21,9 @@ from understudy.parts.compensators.deviations import (
     returns,
     trust,
 )
-from understudy.parts.compensators.friends import TINY, expected_cosines, weights_of_friends
+from understudy.parts.compensators.kriging.friends import TINY, expected_cosines, weights_of_friends
+from understudy.parts.compensators.kriging.start_models import StartModels, gone_along
 from understudy.parts.compensators.memory import Memory
-from understudy.parts.compensators.start_models import StartModels, gone_along
 
 CHUNK = 64  # memories looked at together
 LEAST = 1e-9  # weight of friends below which there are none
@@ -88,9 +88,9 @@ class Kriging:
     Notes
     -----
     a_k: every returning client j is predicted from the other returning ones. a = Σ⟨now, then⟩ /
-    (Σ|then|² + ¼), now = Δ_j − Σ_i W_ji Δ_i, then the same of the memories l m, an observation
-    divided by |now|² + |then|². l_k = clip(1 − r_k g_k, 0, 1): g_k = Σ⟨step, m_k⟩/|m_k|² over the
-    steps since m_k began; r = (Σ w g (1 − y) + ¼)/(Σ w g² + ¼), w = 1/(1 + g²), y = ⟨Δ, m⟩/|m|²
+    (Σ‖then‖² + ¼), now = Δ_j − Σ_i W_ji Δ_i, then the same of the memories l m, an observation
+    divided by ‖now‖² + ‖then‖². l_k = clip(1 − r_k g_k, 0, 1): g_k = Σ⟨step, m_k⟩/‖m_k‖² over the
+    steps since m_k began; r = (Σ w g (1 − y) + ¼)/(Σ w g² + ¼), w = 1/(1 + g²), y = ⟨Δ, m⟩/‖m‖²
     at the return. Sums are decayed and shared by a kernel on log lengths. Without evidence r is 1:
     a memory alone never leads beyond its client's own model.
 

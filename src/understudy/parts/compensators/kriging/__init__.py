@@ -1,0 +1,1 @@
+"""Kriging: absent updates predicted from friends and from remembered differences."""
