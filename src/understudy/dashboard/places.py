@@ -26,16 +26,8 @@ if TYPE_CHECKING:
 DEEPEST = 2  # folders below a given one that are searched
 MOST_SEARCHED = 2000  # folders below a given one that are looked at
 GONE = "The process that wrote this run is gone; the run can be resumed."
-FAULTS = (
-    StoreError,
-    CheckpointError,  # of the lines of a run's own folder
-    OSError,
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    RecursionError,
-)
+_OF_CONTENTS = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+FAULTS = (StoreError, CheckpointError, OSError, *_OF_CONTENTS)
 
 
 @dataclass(frozen=True)

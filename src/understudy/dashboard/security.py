@@ -32,6 +32,7 @@ HEADERS = {
 # another site. `refresh` begins a navigation of our own.
 WELCOME = (
     '<!doctype html><html lang="en"><meta charset="utf-8"><title>Understudy</title>'
+    '<link rel="icon" href="data:,">'  # else browsers ask for one that is not there
     '<meta http-equiv="refresh" content="0; url=/"><p><a href="/">Open the dashboard</a></p></html>'
 )
 
