@@ -118,7 +118,9 @@ def test_fedawe(seed, sampler, weighting, eta, clip, model) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sampler", "schedule"), [(Everyone(), inverse_time), (Uniform(5), constant)], ids=repr
+    ("sampler", "schedule"),
+    [(Everyone(), inverse_time), (Uniform(5), constant)],
+    ids=lambda value: getattr(value, "__name__", repr(value)),
 )
 @pytest.mark.parametrize(
     "settings", [("refl",), ("refl", 0.9, 1.0, 3), ("inverse",), ("exponential",), ("equal",)]
