@@ -16,7 +16,6 @@ from understudy.studies.report import maps
 from understudy.studies.report.report import render
 from understudy.studies.store.store import Store, StoredCell
 from understudy.views import inline
-from understudy.views.cast import cast_of
 from understudy.views.columns import Columns
 
 
@@ -135,13 +134,13 @@ def many(n_rounds, n_clients):
         logs.append(RoundLog(t, outcome.astype(np.int8), (), ids, ids, coef, {}, clock=float(t)))
     columns = Columns(Logs(logs))
     columns.update()
-    return columns, [cast_of(columns, log, ()) | {"clients": n_clients} for log in logs]
+    return columns, logs
 
 
 @pytest.mark.parametrize("most", [200_000, 60_000, 15_000, 4_000])
 def test_a_large_run_is_reduced_until_it_fits_and_says_so(most):
-    columns, casts = many(150, 200)
-    text, note = maps._fitted(cell(), columns, casts, most)
+    columns, logs = many(150, 200)
+    text, note = maps._fitted(cell(), columns, logs, most)
     assert len(text) <= most
     head = unpacked(zlib.decompress(b64decode(text)))
     rounds = [one["round"] for one in head["casts"]]
@@ -153,7 +152,7 @@ def test_a_large_run_is_reduced_until_it_fits_and_says_so(most):
     else:
         every = rounds[1]
         assert rounds == [*range(0, 149, every), *([149] if 149 % every else [])]
-        assert f"every {every}th and the last" in note
+        assert re.search(rf"every {every}(st|nd|rd|th) and the last", note)
     reduced = head["rounds"] > 1
     assert reduced == ("Reduced: " in note)
     assert (head["orders"] == ["number"]) == reduced
@@ -161,10 +160,17 @@ def test_a_large_run_is_reduced_until_it_fits_and_says_so(most):
         assert np.array_equal(head["own"], columns.cells()[rounds])
 
 
+def test_one_round_that_is_too_large_has_no_cast():
+    columns, logs = many(1, 2000)
+    text, note = maps._fitted(cell(), columns, logs, 4_000)
+    assert len(text) <= 4_000
+    assert "casts of its rounds are on the live page only" in note
+
+
 def test_a_run_that_cannot_be_small_is_left_out():
-    columns, casts = many(150, 200)
+    columns, logs = many(150, 200)
     names = [f"{number:080d}" for number in range(200)]
-    assert maps._fitted(cell(names=names), columns, casts, 500) is None
+    assert maps._fitted(cell(names=names), columns, logs, 500) is None
 
 
 def test_names_are_text_in_the_page(page, monkeypatch, runs):

@@ -27,6 +27,7 @@ MOST_MAPS = 12
 MOST_BYTES = 1_500_000  # of all maps and casts together, as they stand in the file
 SMALLEST = 64  # rounds and clients of a map: one that has to be smaller is left out
 MOST_REFUSALS = 20  # of a round
+MOST_ROWS = 100_000  # contributions of a run that are looked at: more would not fit
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -62,8 +63,8 @@ def maps_of(data: FigureData) -> Maps | None:
     chosen = [cell for cell in data.cells if cell.key in titles][:MOST_MAPS]
     found = []
     for cell in chosen:
-        columns, casts = _read(data.store, cell)
-        text = _fitted(cell, columns, casts, MOST_BYTES // len(chosen))
+        columns, logs = _read(data.store, cell)
+        text = _fitted(cell, columns, logs, MOST_BYTES // len(chosen))
         if text is not None:
             everyone = bool((columns.cells() & 15 == CAME).all())
             found.append((everyone, cell.key, titles[cell.key], *text))
@@ -104,17 +105,15 @@ class _Read:
             yield log
 
 
-def _read(store: Store, cell: StoredCell) -> tuple[Columns, list[dict[str, Any]]]:
+def _read(store: Store, cell: StoredCell) -> tuple[Columns, list[RoundLog]]:
     place = _Read(store, cell.key, [])
     columns = Columns(place)
     columns.update()
-    return columns, [
-        cast_of(columns, log, ()) | {"clients": len(log.outcome)} for log in place.logs
-    ]
+    return columns, place.logs
 
 
 def _fitted(
-    cell: StoredCell, columns: Columns, casts: Sequence[dict[str, Any]], most: int
+    cell: StoredCell, columns: Columns, logs: Sequence[RoundLog], most: int
 ) -> tuple[str, str] | None:
     """The data of a cell in so many bytes, and a note; None where even a small map has more.
 
@@ -123,16 +122,17 @@ def _fitted(
     n, n_clients = columns.n, columns.n_clients
     if not n or not n_clients:
         return None
-    side, every = max(n, n_clients), 1
+    side = max(n, n_clients)
     while len(text := _encoded(cell, columns, [], side)) > most // 2:
         side //= 2
         if side < SMALLEST:
             return None
-    while len(whole := _encoded(cell, columns, _some(casts, every), side)) > most:
-        every = max(every + 1, -(-every * len(whole) // most))
+    every = max(1, -(-sum(len(log.ids) for log in logs) // MOST_ROWS))
+    while len(whole := _encoded(cell, columns, _some(logs, every), side)) > most:
+        every = max(every + 1, every * len(whole) // most)
         if every >= n:
+            whole = ""
             break
-    kept = every < n or n == 1
     down, right = (-(-size // min(size, side)) for size in (n, n_clients))
     told = [f"Seed {cell.seed}. Click a round to see who represented whom in it."]
     if down > 1 or right > 1:
@@ -140,21 +140,27 @@ def _fitted(
             f"Reduced: a point is the commonest of {down} rounds × {right} clients; the live page "
             "has them all."
         )
-    if not kept:
+    if not whole:
         told[0] = f"Seed {cell.seed}. The casts of its rounds are on the live page only."
     elif every > 1:
-        told.append(f"Of its rounds, every {every}th and the last have their cast here.")
-    return whole if kept else text, " ".join(told)
+        told.append(f"Of its rounds, every {_ordinal(every)} and the last have their cast here.")
+    return whole or text, " ".join(told)
 
 
-def _some(casts: Sequence[dict[str, Any]], every: int) -> list[dict[str, Any]]:
+def _ordinal(number: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10 if number // 10 % 10 != 1 else 0, "th")
+    return f"{number}{ending}"
+
+
+def _some(logs: Sequence[RoundLog], every: int) -> list[RoundLog]:
     """Every so many rounds, and the last."""
-    last = len(casts) - 1
-    return [one for t, one in enumerate(casts) if t % every == 0 or t == last]
+    last = len(logs) - 1
+    return [one for t, one in enumerate(logs) if t % every == 0 or t == last]
 
 
-def _encoded(cell: StoredCell, columns: Columns, casts: Sequence[dict[str, Any]], side: int) -> str:
+def _encoded(cell: StoredCell, columns: Columns, logs: Sequence[RoundLog], side: int) -> str:
     """Map and casts as the page reads them: columns, compressed, as text."""
+    casts = [cast_of(columns, log, ()) for log in logs]
     small, down, right = reduced(columns.cells(), side, side)
     groups = cell.facts.get("groups")
     is_whole = down == right == 1
@@ -170,7 +176,8 @@ def _encoded(cell: StoredCell, columns: Columns, casts: Sequence[dict[str, Any]]
         "orders": orders,
         "casts": [
             {
-                **{name: one[name] for name in ("round", "clients", "metrics", "cut")},
+                **{name: one[name] for name in ("round", "metrics", "cut")},
+                "clients": len(one["cells"]),
                 "refusals": one["refusals"][:MOST_REFUSALS],
             }
             for one in casts
@@ -189,7 +196,7 @@ def _encoded(cell: StoredCell, columns: Columns, casts: Sequence[dict[str, Any]]
         arrays["errors"] = errors
     if not is_whole:
         arrays["own"] = columns.cells()[[one["round"] for one in casts]]
-    text = zlib.compress(packed(head, arrays), 9)
+    text = zlib.compress(packed(head, arrays))
     return b64encode(text).decode()
 
 

@@ -106,7 +106,13 @@ export class Cast {
       names.length > 20 && h('label', {}, 'Find a client', field),
       rows.length
         ? table(`Who represented whom in ${round(this.t)}`, heads, rows)
-        : h('p', {}, 'Nobody was represented in this round: the model stayed as it was.'),
+        : h(
+            'p',
+            {},
+            ids.length
+              ? 'Nothing represented a client of that name in this round.'
+              : 'Nobody was represented in this round: the model stayed as it was.',
+          ),
       more > 0 &&
         h('p', { class: 'quiet' }, `${count(more, 'more row')}; search for a client to see its own.`),
       cut && h('p', { class: 'quiet' }, 'Of this round, each client’s largest contributions are kept.'),
