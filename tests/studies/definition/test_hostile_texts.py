@@ -292,6 +292,9 @@ def test_nothing_is_printed_but_through_the_functions_that_escape() -> None:
             "studies/execution/progress.py",
             "studies/execution/notebook_progress.py",
             "simulation/training/kernels/compile.py",  # a path, for who builds it
+            "representation/warnings.py",  # an example
+            "tryout/run.py",  # an example
+            "tryout/script.py",  # in the program that it writes
         },
         r"console\.print\(": {
             "commands/text.py",
