@@ -13,6 +13,7 @@ from tests.studies.small_study import NAME, store_small_study
 from understudy.studies.report.report import write_report
 from understudy.studies.statistics.comparison import compare
 from understudy.studies.statistics.frames import results
+from understudy.studies.store.store import Store
 
 pytestmark = pytest.mark.slow
 
@@ -200,12 +201,63 @@ def test_pictures_follow_the_page(browser, report, scheme):
     page.goto(report.as_uri(), wait_until="networkidle", timeout=PATIENCE)
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
     expected = [int(part) for part in ground.removeprefix("rgb(").rstrip(")").split(",")]
-    for section in ("convergence", "attendance", "differences", "similarity-of-clients"):
+    for section in ("convergence", "differences", "similarity-of-clients"):
         shot = page.locator(f"#{section} img").first.screenshot()
         pixels = np.asarray(Image.open(io.BytesIO(shot)).convert("RGB")).astype(int)
         assert np.abs(pixels[4:8, 4:8] - expected).max() <= 2, section
         furthest = np.abs(pixels - expected).min(axis=2).max()
         assert furthest > 150, section  # grey to black on white, or to white on black: its text
+    context.close()
+
+
+def test_a_round_of_the_map_opens_its_cast(page, report, runs):
+    """The map is drawn from what is in the file, and its numbers are those of the store."""
+    choice = page.locator("#maps select").first
+    choice.select_option(label="fdms, alpha 0.5")
+    over = page.locator("#maps .u-over")
+    over.wait_for(timeout=PATIENCE)
+    painted = page.locator("#maps canvas").evaluate(
+        "one => new Set(new Uint32Array(one.getContext('2d')"
+        ".getImageData(0, 0, one.width, one.height).data.buffer)).size"
+    )
+    assert painted > 3  # those who came, friends, the ground, letters
+    box = over.bounding_box()
+    over.click(position={"x": box["width"] / 2, "y": box["height"] / 12})  # round 2 of 3
+    rows = page.locator("#maps .cast tbody tr")
+    page.get_by_role("heading", name="Cast of round 2").wait_for(timeout=PATIENCE)
+    with Store.open(runs) as store:
+        (cell,) = (
+            cell
+            for cell in store.cells(NAME)
+            if (cell.labels["strategy"], cell.labels["alpha"], cell.seed) == ("fdms", 0.5, 0)
+        )
+        (log,) = store.logs(cell.key, 1, 2)
+    assert (log.ids != log.source).any()
+    expected = sorted(
+        (str(who), "itself" if who == source else str(source), f"{coef:.4g}")
+        for who, source, coef in zip(log.ids, log.source, log.coef, strict=True)
+    )
+    seen = [row.locator("th, td").all_inner_texts() for row in rows.all()]
+    assert sorted((row[0], row[2], row[3]) for row in seen) == expected
+    accuracy = page.locator("#maps .cast dd").all_inner_texts()
+    assert f"{log.metrics['test_accuracy']:.4g}" in accuracy
+    page.get_by_role("button", name="Next round").click()
+    page.get_by_role("heading", name="Cast of round 3").wait_for(timeout=PATIENCE)
+    page.get_by_label("Clients by").select_option("left out")
+    page.locator("#maps .map").press("ArrowRight")
+    assert page.complaints == []
+    assert page.asked == [report.as_uri()]
+    width = page.evaluate("document.documentElement.scrollWidth")
+    assert width <= page.viewport_size["width"]
+
+
+def test_without_scripts_there_are_pictures_of_attendance(browser, report):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(report.as_uri())
+    assert page.locator("#attendance img").count() == 2
+    assert page.locator("#attendance img").first.is_visible()
+    assert "With scripts allowed" in page.locator("#attendance").inner_text()
     context.close()
 
 

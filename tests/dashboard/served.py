@@ -102,7 +102,7 @@ def served(*folders, host="127.0.0.1", port=0):
 
 
 def unpacked(body):
-    """What `understudy.dashboard.wire.packed` made, read as the page reads it."""
+    """What `understudy.views.wire.packed` made, read as the page reads it."""
     length = int.from_bytes(body[:4], "little")
     head = json.loads(body[4 : 4 + length])
     begin = -(-(4 + length) // 8) * 8

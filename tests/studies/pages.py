@@ -36,7 +36,7 @@ class Page(HTMLParser):
     def handle_data(self, data):
         if self._open and self._open[-1] in ("h2", "h3", "summary"):
             self._heading += data.strip()
-        if self._open and self._open[-1] != "style":
+        if self._open and self._open[-1] not in ("style", "script"):
             self.words += data
         if self._row is not None and self._row:
             self._row[-1] += data.strip()

@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from understudy.dashboard.clients import cast_of, client_rows, share_by_voice
-from understudy.dashboard.columns import MAIN, MEASURED, Columns
+from understudy.dashboard.clients import client_rows, share_by_voice
 from understudy.dashboard.comparison import comparison_of
 from understudy.dashboard.hub import Hub, UnreadableRun
 from understudy.dashboard.places import FAULTS, RunInfo, without_folder
-from understudy.dashboard.reduced import ORDERS, ordered, reduced
 from understudy.journal.follow import follow
 from understudy.measures import measure
 from understudy.studies.store.client_names import client_names
 from understudy.studies.store.store import Store
+from understudy.views.cast import cast_of
+from understudy.views.columns import MAIN, MEASURED, Columns
+from understudy.views.reduced import ORDERS, ordered, reduced
 
 MOST_POINTS = 4000  # rounds of a curve; a screen has fewer
 WHILE = 1.0  # seconds in which rounds are read for a list's warnings
@@ -220,7 +221,9 @@ def cast(hub: Hub, run: RunInfo, t: int) -> dict[str, Any] | None:
         log = next(iter(follow(run.place, t)), None)
     except FAULTS as error:
         raise UnreadableRun(without_folder(error, run.folder)) from error
-    return None if log is None or log.t != t else cast_of(run, found, log)
+    if log is None or log.t != t:
+        return None
+    return cast_of(found, log, client_names(run.facts, len(log.outcome)))
 
 
 def clients(hub: Hub, run: RunInfo, search: str) -> dict[str, Any]:

@@ -30,13 +30,13 @@ PAGES = ("/", "/runs/{name}", "/federations/{name}", "/compare", "/compare/{name
 
 def static_files() -> dict[str, bytes]:
     """Name below ``static`` → contents. Only these are ever sent, whatever is asked for."""
-    root = files("understudy.dashboard") / "static"
-    with_names = Path(str(root))
-    return {
-        path.relative_to(with_names).as_posix(): path.read_bytes()
-        for path in sorted(with_names.rglob("*"))
-        if path.suffix in KINDS
-    }
+    found = {}
+    for room in ("understudy.views", "understudy.dashboard"):
+        root = Path(str(files(room) / "static"))
+        for path in sorted(root.rglob("*")):
+            if path.suffix in KINDS:
+                found[path.relative_to(root).as_posix()] = path.read_bytes()
+    return found
 
 
 def dashboard_app(

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from understudy.core.types import Bools, Ints
-from understudy.dashboard.columns import SILENT, Columns
 from understudy.dashboard.places import RunInfo
 from understudy.representation import Voice
 from understudy.studies.store.client_names import client_names
+from understudy.views.columns import SILENT, Columns
 
 LAST = 24  # outcomes of a row
 MOST_ROWS = 500
@@ -105,32 +105,6 @@ def _stand_ins(columns: Columns) -> dict[int, list[Any]]:
         if coef and len(mine) < MOST_STAND_INS:
             mine.append({"source": source, "coef": coef})
     return found
-
-
-def cast_of(run: RunInfo, columns: Columns, log: Any) -> dict[str, Any]:
-    """Who represented whom in a round, and with what weight."""
-    n_clients = len(log.outcome)
-    names = client_names(run.facts, n_clients)
-    errors = [None] * len(log.ids) if log.errors is None else log.errors.tolist()
-    cells = columns.cells(log.t, log.t + 1)
-    return {
-        "round": log.t,
-        "names": names,
-        "cells": cells[0, :n_clients].tolist() if len(cells) else [],
-        "ids": log.ids.tolist(),
-        "source": log.source.tolist(),
-        "coef": log.coef.tolist(),
-        "errors": errors,
-        "cut": log.totals is not None,
-        "totals": [list(column.tolist()) for column in log.by_source],
-        "metrics": dict(log.metrics),
-        "notes": dict(log.notes),
-        "clock": log.clock,
-        "refusals": [
-            {"id": str(one.id), "reason": one.reason.value, "detail": one.detail}
-            for one in log.refusals
-        ],
-    }
 
 
 def share_by_voice(columns: Columns) -> dict[str, list[float]]:

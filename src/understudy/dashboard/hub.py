@@ -13,7 +13,6 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from understudy.dashboard.columns import Columns
 from understudy.dashboard.places import (
     FAULTS,
     Places,
@@ -23,6 +22,7 @@ from understudy.dashboard.places import (
     without_folder,
 )
 from understudy.representation import ClientFacts
+from understudy.views.columns import Columns
 
 EVERY = 0.5  # seconds between two looks at the folders
 REST = 10  # times what a look took, before the next one: large folders are looked at less often

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from understudy.dashboard import answers
 from understudy.dashboard.hub import Hub, Listener, UnreadableRun
 from understudy.dashboard.places import RunInfo
-from understudy.dashboard.wire import packed, plain
+from understudy.views.wire import packed, plain
 
 PING = 15  # seconds: how soon a lost connection is noticed
 LARGE = 2**14  # bytes from which on an answer is compressed

@@ -10,9 +10,9 @@ from rich.text import Text
 
 from understudy.core.printable import one_line
 from understudy.core.types import Outcome
-from understudy.dashboard.columns import FRIEND, MIXTURE, REMEMBERED, SILENT
 from understudy.dashboard.watched import Watched
 from understudy.studies.store.client_names import client_names
+from understudy.views.columns import FRIEND, MIXTURE, REMEMBERED, SILENT
 
 LAST = 20  # rounds of a row
 NAME = 18  # columns of a client's name

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from understudy.dashboard.columns import Columns
 from understudy.dashboard.places import (
     FAULTS,
     Places,
@@ -17,6 +16,7 @@ from understudy.dashboard.places import (
     without_folder,
 )
 from understudy.representation import ClientFacts, Warnings
+from understudy.views.columns import Columns
 
 MOST_FOLLOWED = 6  # runs whose rounds are read: those that run, then the latest
 

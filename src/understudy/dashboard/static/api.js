@@ -1,5 +1,7 @@
 // What the server is asked, and its answers: JSON, or columns of numbers as bytes.
 
+import { unpacked } from './wire.js';
+
 export class Unreadable extends Error {}
 
 async function asked(path, parameters) {
@@ -25,20 +27,3 @@ async function asked(path, parameters) {
 }
 
 export const get = asked;
-
-const KINDS = { Uint8Array, Int32Array, Float32Array };
-
-// 4 bytes: the length of the head; the head, in JSON; arrays at multiples of 8 bytes.
-export function unpacked(buffer) {
-  const length = new DataView(buffer).getUint32(0, true);
-  const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
-  const begin = Math.ceil((4 + length) / 8) * 8;
-  const arrays = {},
-    shapes = {};
-  for (const { name, kind, shape, offset } of head.fields) {
-    const size = shape.reduce((a, b) => a * b, 1);
-    arrays[name] = new KINDS[kind](buffer, begin + offset, size);
-    shapes[name] = shape;
-  }
-  return { ...head, arrays, shapes };
-}

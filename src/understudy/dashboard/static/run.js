@@ -23,9 +23,12 @@ export async function show({ root, id, query, state, title }) {
     names: () => about.names ?? [],
     onRound: (t, client) => open(t, client),
   });
-  const cast = new Cast(id, (t) => {
-    map.choose(t);
-    history.replaceState(null, '', `${location.pathname}?round=${t + 1}`);
+  const cast = new Cast({
+    load: (t) => get(`${path}/rounds/${t}`),
+    onChosen: (t) => {
+      map.choose(t);
+      history.replaceState(null, '', `${location.pathname}?round=${t + 1}`);
+    },
   });
   const findings = new Findings(id);
 

@@ -29,7 +29,7 @@ from understudy.studies.statistics.text_table import label_word
 from understudy.studies.store.client_names import client_names, stored_names
 from understudy.studies.store.store import StoredCell
 
-STAND_INS = "Stand-ins"  # the section
+ATTENDANCE, STAND_INS = "Attendance", "Stand-ins"  # sections
 MOST_PAIRED = 1000  # clients up to which a picture of all pairs says something
 MOST_ROUNDS = 200  # rounds of a picture of attendance
 
@@ -54,12 +54,12 @@ def attendance(data: FigureData) -> Iterator[Picture]:
         if len(np.unique(outcomes)) < 2:
             became = Outcome(int(outcomes[0][0])).name.lower().replace("_", " ")
             where, was = f"{title}: " if title else "", "" if became == "came" else "was "
-            data.tell("Attendance", f"{where}every client {was}{became} in every round.")
+            data.tell(ATTENDANCE, f"{where}every client {was}{became} in every round.")
             continue
         rounds = f"First {MOST_ROUNDS} rounds" if cell.rounds > MOST_ROUNDS else "All rounds"
         yield Picture(
             file_name("attendance", title),
-            "Attendance",
+            ATTENDANCE,
             plots.attendance(
                 np.array(outcomes),
                 groups=_clusters(cell),
@@ -68,6 +68,7 @@ def attendance(data: FigureData) -> Iterator[Picture]:
             ),
             f"{rounds} of {cell.labels['strategy']}, seed {cell.seed}"
             + ("; lines separate clusters." if _clusters(cell) is not None else "."),
+            cell.key,
         )
 
 

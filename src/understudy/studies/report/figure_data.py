@@ -42,12 +42,15 @@ class Picture:
         The picture itself.
     caption : str
         How to read it.
+    cell : str
+        The key of the cell whose attendance it shows; empty: it shows something else.
     """
 
     name: str
     section: str
     figure: Figure
     caption: str
+    cell: str = ""
 
 
 class FigureData:

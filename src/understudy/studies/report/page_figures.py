@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -20,6 +20,7 @@ class FigureBlock:
 
     images: list[dict[str, Any]]
     caption: str = ""
+    is_mapped: bool = False  # seen without scripts only: with them there is a map in its place
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,9 @@ class FigureSection:
 
 
 def sections_of(
-    gallery: Sequence[Picture], told: Mapping[str, Sequence[str]]
+    gallery: Sequence[Picture],
+    told: Mapping[str, Sequence[str]],
+    mapped: Collection[str] = (),
 ) -> list[FigureSection]:
     """Pictures by section; those that follow each other with equal captions share it.
 
@@ -47,6 +50,8 @@ def sections_of(
         In the order of the page.
     told : mapping
         Section → sentences that it begins with. A section with sentences alone comes last.
+    mapped : collection of str
+        Keys of cells that have a map, which shows what the picture of their attendance shows.
     """
     sections = []
     for section, members in groupby(gallery, key=lambda picture: picture.section):
@@ -59,6 +64,8 @@ def sections_of(
                 blocks[-1].images += images
             else:
                 blocks.append(FigureBlock(images))
+        for block in blocks:
+            block.is_mapped = all(image["cell"] in mapped for image in block.images)
         sections.append(FigureSection(section, blocks, told.get(section, ())))
     drawn = {section.title for section in sections}
     return sections + [FigureSection(name, [], told[name]) for name in told if name not in drawn]
@@ -77,4 +84,5 @@ def _image(picture: Picture) -> dict[str, Any]:
         "height": round(height * 96),
         "alt": f"{picture.section}{': ' + title if title else ''}. {picture.caption}",
         "caption": picture.caption,
+        "cell": picture.cell,
     }

@@ -1,4 +1,4 @@
-"""A study as one self-contained page: words, tables and pictures; no script, no network."""
+"""A study as one self-contained page: words, tables, pictures and maps; no network."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from understudy._version import __version__
 from understudy.core.files import refuse_link, write_file
 from understudy.core.printable import printable
 from understudy.measures import main_metric
-from understudy.studies.report.client_figures import STAND_INS
+from understudy.studies.report.client_figures import ATTENDANCE, STAND_INS
 from understudy.studies.report.client_table import clients_table
 from understudy.studies.report.conclusions import Conclusions, conclusions
 from understudy.studies.report.figure_data import FigureData
 from understudy.studies.report.figures import pictures_of
 from understudy.studies.report.left_out import left_out
+from understudy.studies.report.maps import maps_of
 from understudy.studies.report.methods import methods, references_in
 from understudy.studies.report.page_figures import FigureSection, sections_of
 from understudy.studies.report.page_tables import (
@@ -76,7 +77,10 @@ def render(runs_folder: str | Path, study_name: str, runs: pd.DataFrame | None =
         stand_ins, clients, missed = stand_ins_table(data), clients_table(data), left_out(data)
         if stand_ins is not None:
             data.told.setdefault(STAND_INS, [])  # its section is there, with or without pictures
-        sections = sections_of(gallery, data.told)
+        maps = maps_of(data)
+        if maps is not None:
+            data.told.setdefault(ATTENDANCE, [])
+        sections = sections_of(gallery, data.told, frozenset() if maps is None else maps.keys)
     metric = main_metric(runs[runs["status"] == "done"], study.about.get("metric"))
     repeated = repeat(study, cells, runs_folder)
     tuning, baseline = tuning_table(study), study.about.get("baseline")
@@ -119,6 +123,7 @@ def render(runs_folder: str | Path, study_name: str, runs: pd.DataFrame | None =
         tuning=tuning,
         tables=more,
         sections=sections,
+        maps=maps,
         failed=failed,
         cells=cells_table(cells, runs, metric),
         repeat=repeated,

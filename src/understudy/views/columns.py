@@ -51,7 +51,7 @@ class RefusalSeen(NamedTuple):
 
 
 class Columns:
-    """What a dashboard keeps of a run's rounds; grows as the run does.
+    """What pages show of a run's rounds; grows as the run does.
 
     Parameters
     ----------

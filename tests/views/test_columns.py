@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from tests.dashboard.played import own_run, play, played
 from understudy.core.types import Outcome, RoundLog
-from understudy.dashboard.columns import Columns
-from understudy.dashboard.reduced import reduced
-from understudy.dashboard.wire import packed, plain
 from understudy.journal.follow import RoundsFile
+from understudy.views.columns import Columns
+from understudy.views.reduced import reduced
+from understudy.views.wire import packed, plain
 
 
 class Logs:

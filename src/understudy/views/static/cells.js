@@ -1,5 +1,5 @@
 // A cell of the attendance map is a byte: the outcome + 1 in the lower half (0: the client was not
-// there yet), in the upper half what represented the client. `dashboard/columns.py` is its other half.
+// there yet), in the upper half what represented the client. `views/columns.py` is its other half.
 
 export const OUTCOMES = [
   'came',

@@ -1,6 +1,5 @@
 // The cast of a round: who represented whom, with what weight.
 
-import { get } from './api.js';
 import { wordsOf } from './cells.js';
 import { announce, button, h, name, replace, said, table } from './dom.js';
 import { count, number, percent, round } from './format.js';
@@ -8,17 +7,18 @@ import { facts } from './parts.js';
 
 const MOST = 200; // rows; the search finds the others
 
+// load(t) → a round, or an error in words; onChosen(t) when one is shown; beside(t, by) → the round
+// before or after it.
 export class Cast {
-  constructor(run, onChosen) {
-    this.run = run;
-    this.onChosen = onChosen;
+  constructor({ load, onChosen, beside = (t, by) => t + by }) {
+    Object.assign(this, { load, onChosen, beside });
     this.search = '';
     this.element = h('section', { class: 'cast', 'aria-label': 'Cast of a round', tabindex: '-1' });
   }
 
   async open(t, client = null, { focus = true } = {}) {
     this.t = t;
-    const found = await get(`/api/runs/${this.run}/rounds/${t}`);
+    const found = await this.load(t);
     if (this.t !== t) return;
     this.found = found;
     this.search = client === null || found.names.length <= MOST ? '' : found.names[client];
@@ -99,8 +99,8 @@ export class Cast {
         'div',
         { class: 'tools' },
         h('h2', {}, `Cast of ${round(this.t)}`),
-        button('‹', () => this.t > 0 && this.open(this.t - 1), { 'aria-label': 'Previous round' }),
-        button('›', () => this.open(this.t + 1).catch(() => {}), { 'aria-label': 'Next round' }),
+        button('‹', () => this.t > 0 && this.open(this.beside(this.t, -1)), { 'aria-label': 'Previous round' }),
+        button('›', () => this.open(this.beside(this.t, 1)).catch(() => {}), { 'aria-label': 'Next round' }),
       ),
       facts(Object.entries(metrics).map(([key, value]) => [key.replaceAll('_', ' '), number(value)])),
       names.length > 20 && h('label', {}, 'Find a client', field),

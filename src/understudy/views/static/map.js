@@ -7,15 +7,15 @@ import { axis, kept, roundAxis } from './charts.js';
 import { h, replace } from './dom.js';
 import { round } from './format.js';
 import { cellOf, covers, drawn, grown, imageOf, legend, outlined, painted } from './mapimage.js';
-import { pressed, toolbar } from './maptools.js';
+import { ALL_ORDERS, pressed, toolbar } from './maptools.js';
 import { fitted, zoomed } from './mapview.js';
 
 const FINER = 200; // milliseconds after a zoom, before a finer image is asked for
 
 // load(window) → a map's head with arrays; onRound(t, client) when a cell is chosen
 export class AttendanceMap {
-  constructor({ load, names, onRound, height = 420 }) {
-    Object.assign(this, { load, names, onRound, height });
+  constructor({ load, names, onRound, height = 420, orders = ALL_ORDERS }) {
+    Object.assign(this, { load, names, onRound, height, orders });
     this.order = 'number';
     this.classify = classOf;
     this.at = { t: 0, row: 0 };

@@ -4,6 +4,9 @@ import { classOf, outcomeClassOf } from './cells.js';
 import { button, h } from './dom.js';
 import { within } from './mapview.js';
 
+const ORDERS = { number: 'number', cluster: 'cluster', attendance: 'attendance', 'left out': 'left out most' };
+export const ALL_ORDERS = Object.keys(ORDERS);
+
 export function toolbar(map) {
   const order = h(
     'select',
@@ -13,12 +16,9 @@ export function toolbar(map) {
         map.refresh();
       },
     },
-    [
-      ['number', 'number'],
-      ['cluster', 'cluster'],
-      ['attendance', 'attendance'],
-      ['left out', 'left out most'],
-    ].map(([value, words]) => h('option', { value }, words)),
+    Object.entries(ORDERS)
+      .filter(([value]) => map.orders.includes(value))
+      .map(([value, words]) => h('option', { value }, words)),
   );
   const colours = h(
     'select',

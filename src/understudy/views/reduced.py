@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from understudy.core.types import Ints
-from understudy.dashboard.columns import CAME, Bytes, Columns
+from understudy.views.columns import CAME, Bytes, Columns
 
 SAMPLED = 4  # rounds and clients of a pixel that are looked at, each
 ORDERS = ("number", "cluster", "attendance", "left out")

@@ -1,0 +1,1 @@
+"""What the live page and the report of a study show alike: who came, who represented whom."""
