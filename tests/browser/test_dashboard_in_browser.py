@@ -250,7 +250,7 @@ def test_a_person_at_a_site_finds_their_own_row(opened, tmp_path):
         for words in ("hospital-d", "never", "since round 1", "not finite", "nobody"):
             expect(row).to_contain_text(words)
         expect(tab.locator(".warnings")).to_contain_text("hospital-d")
-        expect(tab.locator(".clock")).to_contain_text("Round 14 is being played")
+        expect(tab.locator(".clock")).to_contain_text("Round 14 is under way")
         expect(tab.locator(".clock")).to_contain_text("Deadline 60 s")
         play(log, 13)
         expect(tab.locator(".facts")).to_contain_text("14 of 40", timeout=PATIENCE)

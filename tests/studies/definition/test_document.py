@@ -293,7 +293,8 @@ def test_seeds(seeds: str, meant: tuple[int, ...]) -> None:
             ("study: roundz: no such key; did you mean 'rounds'? known: name, title, shows, "
             "baseline, target, metric, references, rounds, seeds, data, model, local, weighting, "
             "strategies, availability, axes, delay, loss, metrics, evaluate, evaluate_every, "
-            "per_client_every, oracle, device, engine, analysis, tune, block, blocks, scale"),
+            "per_client_every, evaluate_mean_of, oracle, device, engine, analysis, tune, block, "
+            "blocks, scale"),
         ),
         (
             {"strategies": '[strategies]\nx = {method = "fdms", similarty = "cosine"}'},
@@ -416,7 +417,7 @@ def test_seeds(seeds: str, meant: tuple[int, ...]) -> None:
         (
             {"data": "[data]\nname = 'mnits'"},
             ("study: data.name: no data set named 'mnits'; did you mean 'mnist'? known: digits, "
-            "synthetic, fedgs_synthetic, mnist, fashion_mnist, cifar10, svhn"),
+            "synthetic, fedgs_synthetic, mnist, fashion_mnist, cifar10, cifar100, svhn, "),
         ),
         (
             {"data": "[data]\nname = 'mnist'\npartition = 'cluster'"},
@@ -472,7 +473,7 @@ def test_seeds(seeds: str, meant: tuple[int, ...]) -> None:
         (
             {"model": "[model]\nname = 'mpl'"},
             ("study: model.name: no model named 'mpl'; did you mean 'mlp'? known: softmax, mlp, "
-            "fdms_cnn, lenet5, fedgs_cifar, fedgs_fmnist, resnet18"),
+            "fdms_cnn, lenet5, fedgs_cifar, fedgs_fmnist, resnet18, char_lstm, char_transformer"),
         ),
         (
             {"model": "[model]\nname = 'mlp'\nwidth = 3"},
@@ -558,7 +559,7 @@ def test_seeds(seeds: str, meant: tuple[int, ...]) -> None:
         (
             {"top": "delay = 'late'"},
             ("study: delay: no delay named 'late'; did you mean 'latency'? known: failure, "
-            "latency, deadline, combined"),
+            "latency, recorded_latency, deadline, combined"),
         ),
         (
             {"top": "metrics = {f1 = 'nowhere_at_all:f1'}"},

@@ -55,6 +55,26 @@ def test_all_combinations_of_the_keys_that_a_strategy_has_are_tried() -> None:
     assert len({t.key for t in made.tuning()}) == 18
 
 
+def test_a_block_without_tuned_rows_is_run_alone() -> None:
+    """Its server is given, so nothing is to be tried; without the other block that is no error."""
+    given = '{x = {method = "fedavg", server = {name = "sgd", lr = 2}}}'
+    blocks = f"""
+[[block]]
+name = "given"
+strategies = {given}
+[[block]]
+name = "open"
+strategies = {{x = "fedavg"}}
+[tune]
+server = [{SERVERS}]
+seeds = [100]
+"""
+    assert len(study(blocks, data=VALIDATED).tuning()) == 3
+    alone = study(blocks, data=VALIDATED, overrides=['blocks=["given"]'])
+    assert alone.tuning() == []
+    assert [cell.task.strategy.server for cell in alone.cells()] == [Sgd(2.0)]
+
+
 def test_each_strategy_gets_the_combination_that_is_best_for_it() -> None:
     """drop: Adam at 0.5 has the smallest loss; fdms: step 4 at 0.1, by distance."""
     made = study(TUNE, data=VALIDATED)

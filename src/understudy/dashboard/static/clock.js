@@ -1,4 +1,4 @@
-// The clock of the round that is being played, against the deadline and the grace period.
+// The clock of the round that is under way, against the deadline and the grace period.
 
 import { h } from './dom.js';
 import { number, percent, round, seconds } from './format.js';
@@ -8,7 +8,7 @@ export function roundClock(about) {
   if (status !== 'running' || (of && rounds >= of)) return null;
   const since = changed ? Math.max(0, Date.now() / 1000 - changed) : null;
   const told = [
-    `Round ${rounds + 1} is being played`,
+    `Round ${rounds + 1} is under way`,
     since === null ? null : `, for about ${seconds(since)}.`,
   ];
   if (!timing?.deadline) return h('p', { class: 'clock' }, told);

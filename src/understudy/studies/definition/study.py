@@ -204,6 +204,8 @@ class Study:
         self.seeds = tuple(dict.fromkeys(draft.task.seed for draft in self._drafts))
         self._cells: list[Cell] = []
         self._trials = [] if self.tune is None else self._grid.trials(self.tune)
+        if not self._trials and document.get("blocks") is not None:
+            self.tune = None  # what is tuned is in blocks that were not asked for
         self._check_tuning()
         self.kept_local = self._kept_local()
 
