@@ -34,6 +34,7 @@ from understudy.studies.statistics.groups import groups_of
 SCALE, PAPER = "results", "paper"
 FROM_CURVES = ("fluctuation_late", "loss_fluctuation_late")  # newer than some exports
 TRIALS = "tuning.csv"  # what the trials of a study that tunes scored (tools.home_table)
+OTHER_PAGES = ("concord", "server-step")  # studies that have a page of their own
 CORES = 2  # hours are told for a machine of so many
 OWN_SIZE = "At the paper's own size"
 # what scale `paper` is where the paper does not say all of it; the longest beginning counts
@@ -54,7 +55,11 @@ class Book:
     def read(cls, folder: str | Path) -> Book:
         """All studies below a folder, but for those that tune: no claim is made of them."""
         there = sorted(Path(folder).glob(f"*/{CELLS}"))
-        paths = [path for path in there if not path.with_name(TRIALS).is_file()]
+        paths = [
+            path
+            for path in there
+            if not path.with_name(TRIALS).is_file() and path.parent.name not in OTHER_PAGES
+        ]
         return cls({path.parent.name: _with_newer(read(path.parent)) for path in paths})
 
     def paper_size_first(self, sizes: Sizes) -> Book:

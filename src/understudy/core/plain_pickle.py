@@ -144,4 +144,4 @@ class _Reader:
         end = self.data.index(b"\n", self.place)
         line = self.data[self.place : end]
         self.place = end + 1
-        return line.strip()
+        return line
