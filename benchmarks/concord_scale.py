@@ -1,17 +1,23 @@
 """What Kriging and Concord cost with many clients, and what their bounded form loses.
 
-    python benchmarks/concord_scale.py    # prints tables, writes benchmarks/concord_scale.json
+    python -m benchmarks.concord_scale       # prints tables, writes benchmarks/concord_scale.json
+    python -m benchmarks.concord_scale w1    # the last measurement alone
 
 Cost: CPU seconds that the server takes for a round, median of four, beside FDMS's; 2,000 entries,
 half of the clients come, 20 kinds of clients. Loss: 100 clients of the digits with 12 examples each
 in 10 clusters, half of them missing, softmax regression, 40 rounds: test accuracy of the last ten
 in percent, of the exact form and of the bounded one (``exact=0``: the 16 nearest friends, and the
 absent with the same nearest friend as one).
+
+A whole round: the workload W1 (``benchmarks/workloads.py``: FL-FDMS's MNIST, 20 clients) with
+``concord()`` and with ``fdms()``, a round of the one after a round of the other, with everybody
+there and with half of the clients missing: median CPU seconds.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -19,8 +25,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.models import build
+from benchmarks.ours import federation_of, local_of
+from benchmarks.workloads import WORKLOADS
 from understudy import (
     FDMS,
+    Always,
     Arrivals,
     Concord,
     FixedDropout,
@@ -29,12 +39,15 @@ from understudy import (
     Momentum,
     Population,
     Strategy,
+    concord,
+    fdms,
 )
 from understudy.simulation import clustered_digits, simulate
 
 OUTPUT = Path(__file__).with_suffix(".json")
 SIZES, D, KINDS, ROUNDS = (100, 300, 1000, 2000), 2000, 20, 6
 SEEDS = range(100, 105)
+W1_ROUNDS = 24
 
 
 def parts(exact: int | None = None) -> dict[str, Any]:
@@ -74,7 +87,46 @@ def accuracy(exact: int, seed: int) -> float:
     return 100 * float(np.mean([log.metrics["test_accuracy"] for log in run][-10:]))
 
 
-def main() -> None:
+def whole_rounds() -> dict[str, dict[str, float]]:
+    """CPU seconds of a round of W1, by who is missing and by method; the first rounds are left."""
+    workload = WORKLOADS["W1"]
+    data, found = federation_of(workload), {}
+    for name, missing in (("everybody", Always()), ("half missing", FixedDropout(0.5))):
+        strategies = {"concord": concord(local=local_of(workload))}
+        strategies["fdms"] = fdms(local=local_of(workload))
+        runs = {
+            label: iter(
+                simulate(
+                    data,
+                    strategy,
+                    model=build(workload.model),
+                    availability=missing,
+                    rounds=W1_ROUNDS,
+                    evaluate=(),
+                    workers=1,
+                )
+            )
+            for label, strategy in strategies.items()
+        }
+        taken: dict[str, list[float]] = {label: [] for label in runs}
+        for _ in range(W1_ROUNDS):
+            for label, run in runs.items():
+                begun = time.process_time()
+                next(run)
+                taken[label].append(time.process_time() - begun)
+        found[name] = {label: float(np.median(times[4:])) for label, times in taken.items()}
+        print(name, found[name], flush=True)
+    return found
+
+
+def main(only: list[str]) -> None:
+    alone = only == ["w1"]
+    found = json.loads(OUTPUT.read_text(encoding="utf-8")) if alone else server_rounds()
+    found["w1"] = whole_rounds()
+    OUTPUT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def server_rounds() -> dict[str, Any]:
     found: dict[str, Any] = {"seconds": {}, "accuracy": {}}
     for n in SIZES:
         concord, fdms = Strategy(**parts()), Strategy(compensator=FDMS())
@@ -83,8 +135,8 @@ def main() -> None:
     for name, exact in (("exact", 10**6), ("bounded", 0)):
         found["accuracy"][name] = [accuracy(exact, seed) for seed in SEEDS]
         print(name, np.round(found["accuracy"][name], 2), flush=True)
-    OUTPUT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

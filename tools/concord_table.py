@@ -3,28 +3,39 @@
 ``python -m tools.concord_table docs`` (``make concord``) makes ``docs/concord.md`` of what lies in
 ``docs/results/concord``: `understudy export concord --to docs/results` puts it there. Blocks of the
 study that are not there are named as not run. ``docs/results/concord-in-words.txt``, if it is
-there, is put above the tables.
+there, is put above the tables. ``python -m tools.concord_table docs RUNS`` first writes what the
+trials of the tuned blocks scored, ``tuning.csv``, from a folder of runs.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
-from understudy.studies.definition.builtins import built_in
+from tools.concord_cells import (
+    STUDY,
+    TUNED,
+    Block,
+    block_names,
+    blocks_of,
+    is_full,
+    strategy_names,
+)
+from tools.trials import write_trials
 from understudy.studies.statistics.export import CELLS, read
-from understudy.studies.statistics.paired_tests import SIGNIFICANT, holm, interval, paired_t
+from understudy.studies.statistics.paired_tests import SIGNIFICANT, interval
 from understudy.studies.statistics.text_table import number
 
-STUDY, OURS, SCALE = "concord", "concord", "results"
 WORDS, PAGE = "concord-in-words.txt", "concord.md"
-LAST = 10  # evaluations at the end
-LOSS_BLOCKS = ("synthetic", "synthetic_tuned")
+NOTHING = "–"
+FIXED = "Momentum(lr=1, beta=0.5)"
+TUNED_WORDS = (
+    "The server of a row is the one of sixteen that has the least validation loss in all settings "
+    "of the table together, on three other seeds."
+)
 ERRORS = (
     "oracle_stand_in_error_known",
     "oracle_last_update_error",
@@ -49,16 +60,25 @@ TITLE = """\
 [`concord()`](algorithms/concord.md) is [`Kriging`](algorithms/kriging.md), which predicts what
 the absent would have sent, and `Concord`, a step that agrees with everyone's update. The study
 `concord` runs it beside every other method of the library: the same data, attendance and local
-training, seed by seed, on seeds that no setting was chosen on. The server is `Momentum(lr=1,
-beta=0.5)` for every row, but where a row says "at" or "tuned".
+training, seed by seed, on seeds that no setting was chosen on.
+"""
+SHORT = """\
+## In short
+
+Each setting's best rival: of the published methods, whatever is made of `Kriging` or `Concord` left
+aside, the one with the best mean on the very seeds shown, which favours it. Differences are rival
+minus `concord`, with half a 95 % interval: below 0 the rival is behind, for Synthetic, whose
+numbers are losses, above 0. ▲ the rival is shown to be better, ▼ worse, by the tests of the tables
+further down; without a sign nothing is shown.
 """
 READING = """\
 ## How to read the tables
 
 A cell is the mean over seeds of the last ten evaluations, and in brackets its difference to
-`concord` with half a 95 % interval, paired by seed. **Bold**: the best of the column. ▲ better,
-▼ worse than `concord`: p < 0.05 in the paired t-test, by Holm over all cells of the table; five
-seeds at least. `full` rows have everybody present and are not tested.
+`concord` (in a tuned table, to `concord tuned`) with half a 95 % interval, paired by seed.
+**Bold**: the best of the column. ▲ better, ▼ worse than that row: p < 0.05 in the paired t-test,
+by Holm over all cells of the table; five seeds at least. `full` rows have everybody present and
+are not tested.
 """
 COMMANDS = """\
 ## Commands
@@ -66,188 +86,171 @@ COMMANDS = """\
 ```sh
 understudy run concord --scale results --block digits      # block by block, or all without --block
 understudy export concord --to docs/results
-make concord                                               # this page
+python -m tools.concord_table docs runs    # what the trials of tuned blocks scored, and this page
+make concord                               # this page
 ```
 """
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One row in one setting: a number for each seed."""
-
-    values: dict[int, float]
-
-    @property
-    def mean(self) -> float:
-        return float(np.mean(list(self.values.values())))
-
-    def minus(self, other: Cell) -> list[float]:
-        common = sorted(self.values.keys() & other.values.keys())
-        return [self.values[seed] - other.values[seed] for seed in common]
-
-
-@dataclass(frozen=True)
-class Block:
-    """One table: settings, rows, and what is measured."""
-
-    name: str
-    cells: dict[tuple[str, str], Cell]  # strategy, availability
-    strategies: tuple[str, ...]
-    settings: tuple[str, ...]
-
-    @property
-    def is_loss(self) -> bool:
-        return self.name in LOSS_BLOCKS
-
-    @property
-    def n_seeds(self) -> int:
-        return max(len(cell.values) for cell in self.cells.values())
-
-    def p_values(self) -> dict[tuple[str, str], float]:
-        """Adjusted for all comparisons with ours in the table."""
-        plain: dict[tuple[str, str], float] = {}
-        for (row, setting), cell in self.cells.items():
-            ours = self.cells.get((OURS, setting))
-            if ours is None or row == OURS or row.startswith("full"):
-                continue
-            common = sorted(cell.values.keys() & ours.values.keys())
-            p = paired_t([cell.values[s] for s in common], [ours.values[s] for s in common])
-            if p is not None:
-                plain[row, setting] = p
-        return dict(zip(plain, holm(list(plain.values())), strict=True)) if plain else {}
-
-    def better(self, difference: float) -> bool:
-        return difference < 0 if self.is_loss else difference > 0
-
-
-def blocks_of(docs: Path) -> dict[str, Block]:
-    """The exported blocks, in the study's order."""
-    folder = docs / "results" / STUDY
-    if not (folder / CELLS).is_file():
-        return {}
-    exported = read(folder)
-    study = built_in(STUDY, SCALE)
-    records = []
-    for row in exported.rows:
-        block = str(row.labels["block"])
-        name = "test_loss" if block in LOSS_BLOCKS else "test_accuracy"
-        points = [point[name] for point in exported.curves[row.key] if name in point]
-        value = float(np.mean(points[-LAST:])) if points else float("nan")
-        where = str(row.labels["availability"])
-        records.append((block, str(row.labels["strategy"]), where, row.seed, value))
-    frame = pd.DataFrame(records, columns=["block", "strategy", "setting", "seed", "value"])
-    found = {}
-    for name in [one for one in study.blocks if one in set(frame["block"])]:
-        part = frame[frame["block"] == name]
-        cells: dict[tuple[str, str], Cell] = {}
-        for place, group in part.groupby(["strategy", "setting"], sort=False):
-            row_name, setting = (str(one) for one in place)
-            values = dict(zip(group["seed"].astype(int), group["value"].astype(float), strict=True))
-            cells[row_name, setting] = Cell(values)
-        there = {row_name for row_name, _ in cells}
-        rows = tuple(row_name for row_name in study.strategies if row_name in there)
-        settings = tuple(s for s in part["setting"].unique() if (OURS, s) in cells)
-        found[name] = Block(name, _spread_full(cells, settings), rows, settings)
-    return found
-
-
-def _spread_full(
-    cells: dict[tuple[str, str], Cell], settings: Sequence[str]
-) -> dict[tuple[str, str], Cell]:
-    """A row with everybody present has one setting of its own: it stands in every column."""
-    spread = dict(cells)
-    for (row, setting), cell in cells.items():
-        if setting not in settings:
-            spread |= {(row, other): cell for other in settings}
-    return {place: cell for place, cell in spread.items() if place[1] in settings}
 
 
 # -- the page --------------------------------------------------------------------------------------
 
 
+def in_short(blocks: Sequence[Block]) -> Iterator[str]:
+    """Ours beside the best rival of each setting, the tuned tables first."""
+    yield SHORT
+    for tuned in (True, False):
+        part = [block for block in blocks if block.is_tuned == tuned]
+        compared = [line for block in part for line in _beside_the_best(block)]
+        if not compared:
+            continue
+        yield _counted(part, tuned)
+        yield ""
+        yield "| data | setting | `concord` | best rival | rival − `concord` | all present |"
+        yield "| --- | --- | ---: | --- | ---: | ---: |"
+        yield from compared
+        yield ""
+
+
+def _beside_the_best(block: Block) -> Iterator[str]:
+    for setting in block.settings:
+        rival = block.best(setting, block.rivals)
+        ours = block.cells[block.ours, setting]
+        if rival is None or ours.diverged:
+            continue
+        full = block.cells.get(("full", setting))
+        mean = _number(block, block.cells[rival, setting].mean)
+        gap = _gap(block, rival, setting) + _sign(block, rival, setting)
+        cells = [_number(block, ours.mean), f"`{rival}` {mean}", gap]
+        cells.append(NOTHING if full is None or full.diverged else _number(block, full.mean))
+        yield f"| {block.name} | {setting} | {' | '.join(cells)} |"
+
+
+def _counted(blocks: Sequence[Block], tuned: bool) -> str:
+    """In how many settings the best rival is behind, level, ahead."""
+    ahead = shown_worse = shown_better = n = 0
+    for block in blocks:
+        for setting in block.settings:
+            rival = block.best(setting, block.rivals)
+            if rival is None or block.cells[block.ours, setting].diverged:
+                continue
+            gap = np.mean(block.cells[rival, setting].minus(block.cells[block.ours, setting]))
+            is_shown = block.p_values.get((rival, setting), 1.0) < SIGNIFICANT
+            better = block.better(float(gap))
+            n += 1
+            ahead += better
+            shown_better += is_shown and better
+            shown_worse += is_shown and not better
+    head = (
+        f"**The server of each row tuned.** {TUNED_WORDS}"
+        if tuned
+        else f"**One server for all**, `{FIXED}`."
+    )
+    return (
+        f"{head} The best rival's mean is ahead of `concord`'s in {ahead} of {n} settings; it is "
+        f"shown to be better in {shown_better}, and worse in {shown_worse}."
+    )
+
+
 def table(block: Block) -> Iterator[str]:
     """A row for each strategy, a column for each setting."""
-    p = block.p_values()
-    yield f"| | {' | '.join(block.settings)} |"
-    yield f"| --- |{' ---: |' * len(block.settings)}"
+    picked = "| server " if block.servers else ""
+    yield f"| {picked}| {' | '.join(block.settings)} |"
+    yield f"| --- |{' --- |' if picked else ''}{' ---: |' * len(block.settings)}"
     for row in block.strategies:
-        cells = [_shown(block, row, setting, p.get((row, setting))) for setting in block.settings]
+        cells = [_shown(block, row, setting) for setting in block.settings]
+        if picked:
+            cells.insert(0, block.servers.get(row, FIXED))
         yield f"| {row} | {' | '.join(cells)} |"
 
 
-def _shown(block: Block, row: str, setting: str, p: float | None) -> str:
+def _shown(block: Block, row: str, setting: str) -> str:
     cell = block.cells.get((row, setting))
-    if cell is None or not np.isfinite(cell.mean):
-        return "–"
-    rivals = [
-        other.mean
-        for (name, where), other in block.cells.items()
-        if where == setting and not name.startswith("full") and np.isfinite(other.mean)
-    ]
-    best = min(rivals) if block.is_loss else max(rivals)
+    if cell is None:
+        return NOTHING
+    if cell.diverged:
+        return "diverged"
     text = _number(block, cell.mean)
-    text = f"**{text}**" if cell.mean == best and not row.startswith("full") else text
-    if row == OURS:
+    others = [other for other in block.strategies if not is_full(other)]
+    best = block.best(setting, others)
+    if best is not None and not is_full(row) and cell.mean == block.cells[best, setting].mean:
+        text = f"**{text}**"
+    ours = block.cells[block.ours, setting]
+    if row == block.ours or ours.diverged:
         return text
-    gap = interval(cell.minus(block.cells[OURS, setting]))
+    return f"{text} ({_gap(block, row, setting)}){_sign(block, row, setting)}"
+
+
+def _gap(block: Block, row: str, setting: str) -> str:
+    """Difference to ours, with half an interval."""
+    gap = interval(block.cells[row, setting].minus(block.cells[block.ours, setting]))
     half = "" if gap.half is None else f" ± {_number(block, gap.half)}"
-    sign = ""
-    if p is not None and p < SIGNIFICANT:
-        sign = " ▲" if block.better(gap.mean) else " ▼"
-    return f"{text} ({_number(block, gap.mean, signed=True)}{half}){sign}"
+    return f"{_number(block, gap.mean, signed=True)}{half}"
+
+
+def _sign(block: Block, row: str, setting: str) -> str:
+    """Which of the two is shown to be better, if one is."""
+    if block.p_values.get((row, setting), 1.0) >= SIGNIFICANT:
+        return ""
+    gaps = block.cells[row, setting].minus(block.cells[block.ours, setting])
+    return " ▲" if block.better(float(np.mean(gaps))) else " ▼"
 
 
 def _number(block: Block, value: float, *, signed: bool = False) -> str:
-    return (
-        number(value, 3, signed=signed) if block.is_loss else number(100 * value, 1, signed=signed)
-    )
+    digits, scale = (3, 1) if block.is_loss else (1, 100)
+    return number(scale * value, digits, signed=signed)
 
 
 def attribution(blocks: Sequence[Block]) -> Iterator[str]:
     """What each step is worth: means over a block's settings of the difference to ours."""
-    shown = [block for block in blocks if any(row in ATTRIBUTION for row in block.strategies)]
+    shown = [block for block in blocks if any(_as_in(block, row) for row in ATTRIBUTION)]
     if not shown:
         return
     yield "## What each step brings"
     yield ""
-    yield "Mean over the settings of a block of the difference to `concord`, and its worst setting;"
-    yield "accuracy in points, for Synthetic the loss (more is worse)."
+    yield "Mean over the settings of a block of the difference to `concord` (where rows are tuned,"
+    yield "to `concord tuned`, from rows that are), and its worst setting; accuracy in points, for"
+    yield "Synthetic the loss (more is worse)."
     yield ""
     yield f"| | {' | '.join(block.name for block in shown)} |"
     yield f"| --- |{' ---: |' * len(shown)}"
     for row, words in ATTRIBUTION.items():
-        cells = []
-        for block in shown:
-            gaps = [
-                float(np.mean(block.cells[row, s].minus(block.cells[OURS, s])))
-                for s in block.settings
-                if (row, s) in block.cells
-            ]
-            if not gaps:
-                cells.append("–")
-                continue
-            worst = max(gaps) if block.is_loss else min(gaps)
-            told = [_number(block, value, signed=True) for value in (float(np.mean(gaps)), worst)]
-            cells.append(f"{told[0]} (worst {told[1]})")
+        cells = [_brings(block, _as_in(block, row)) for block in shown]
         yield f"| {words} (`{row}`) | {' | '.join(cells)} |"
     yield ""
+
+
+def _as_in(block: Block, row: str) -> str | None:
+    """What a row is called in a block, if it is there."""
+    name = row + TUNED if block.is_tuned else row
+    return name if name in block.strategies else None
+
+
+def _brings(block: Block, row: str | None) -> str:
+    there = [s for s in block.settings if row is not None and (row, s) in block.cells]
+    if row is None or not there:
+        return NOTHING
+    if any(block.cells[one, s].diverged for one in (row, block.ours) for s in there):
+        return "diverged"
+    gaps = [float(np.mean(block.cells[row, s].minus(block.cells[block.ours, s]))) for s in there]
+    worst = max(gaps) if block.is_loss else min(gaps)
+    told = [_number(block, value, signed=True) for value in (float(np.mean(gaps)), worst)]
+    return f"{told[0]} (worst {told[1]})"
 
 
 def failures(blocks: Sequence[Block]) -> Iterator[str]:
     """Every cell in which a row is shown to be better."""
     lines = []
     for block in blocks:
-        p = block.p_values()
-        for (row, setting), value in p.items():
-            gaps = block.cells[row, setting].minus(block.cells[OURS, setting])
-            if value < SIGNIFICANT and block.better(float(np.mean(gaps))):
-                gap = _number(block, float(np.mean(gaps)), signed=True)
-                lines.append(f"* {block.name}, {setting}: `{row}` by {gap}")
-    yield "## Where it is behind"
+        for (row, setting), p in block.p_values.items():
+            gap = float(np.mean(block.cells[row, setting].minus(block.cells[block.ours, setting])))
+            if p < SIGNIFICANT and block.better(gap):
+                told = _number(block, gap, signed=True)
+                lines.append(f"* {block.name}, {setting}: `{row}` by {told}")
+    yield "## Where it is shown to be behind"
     yield ""
     if not lines:
-        yield "In no cell is another row shown to be better (▲). Where it is not the best of a"
-        yield "column, that can be read from the tables."
+        yield "In no cell is another row shown to be better (▲): neither a rival nor a variant of"
+        yield "our own. That is not the same as being the best of every column."
     yield from lines
     yield ""
 
@@ -265,11 +268,12 @@ def errors(docs: Path) -> Iterator[str]:
     yield "Mean over rounds and seeds, relative to the true updates' squared norm: of single"
     yield "stand-ins of clients whose last update is among their rows, of these last updates by"
     yield "themselves in the same rounds, and of the share-weighted sum of all; and the cosine of"
-    yield "that sum with the true mean."
+    yield "that sum with the true mean. Each row follows its own model, so that a row's stand-ins"
+    yield "are to be read beside the last updates of the same row."
     yield ""
     yield "| setting | row | stand-ins | last updates | sum | cosine |"
     yield "| --- | --- | ---: | ---: | ---: | ---: |"
-    order = list(built_in(STUDY, SCALE).strategies)
+    order = strategy_names()
     places = sorted(
         {(str(row.labels["availability"]), str(row.labels["strategy"])) for row in rows},
         key=lambda place: (place[0], order.index(place[1])),
@@ -283,23 +287,36 @@ def errors(docs: Path) -> Iterator[str]:
         cells = []
         for name in ERRORS:
             values = [measures[name] for measures in mine if name in measures]
-            cells.append(number(float(np.mean(values)), 2) if values else "–")
+            cells.append(number(float(np.mean(values)), 2) if values else NOTHING)
         yield f"| {setting} | {strategy} | {' | '.join(cells)} |"
     yield ""
+
+
+def not_run(blocks: Mapping[str, Block]) -> Iterator[str]:
+    """Which blocks are missing, or are not whole."""
+    missing = [name for name in block_names() if name not in blocks]
+    if missing:
+        yield f"**Not run yet:** {', '.join(missing)}."
+        yield ""
+    for block in blocks.values():
+        if block.lacking:
+            yield f"**{block.name} was not run to its end.** Not there, or not whole: " + (
+                ", ".join(f"`{row}`" for row in block.lacking) + "."
+            )
+            yield ""
 
 
 def page(docs: Path) -> str:
     """The whole page."""
     blocks = blocks_of(docs)
-    study = built_in(STUDY, SCALE)
+    shown = [block for block in blocks.values() if block.name != "errors"]
+    shown.sort(key=lambda block: not block.is_tuned)
     words = docs / "results" / WORDS
-    lines = [TITLE]
+    lines = [TITLE, *not_run(blocks)]
+    if shown:
+        lines += [*in_short(shown)]
     if words.is_file():
         lines += [words.read_text(encoding="utf-8").strip(), ""]
-    missing = [name for name in study.blocks if name not in blocks]
-    if missing:
-        lines += [f"**Not run yet:** {', '.join(missing)}.", ""]
-    shown = [block for block in blocks.values() if block.name != "errors"]
     if shown:
         lines += [*attribution(shown), *failures(shown)]
     lines += [*errors(docs)]
@@ -307,15 +324,29 @@ def page(docs: Path) -> str:
         lines += [READING]
     for block in shown:
         what = "test loss, less is better" if block.is_loss else "test accuracy, %"
-        lines += [f"## {block.name}", "", f"{what}; {block.n_seeds} seeds.", "", *table(block), ""]
+        server = (
+            TUNED_WORDS
+            if block.is_tuned
+            else f'The server of every row is `{FIXED}`, but where it says "at".'
+        )
+        lines += [
+            f"## {block.name}",
+            "",
+            f"{what.capitalize()}; {block.n_seeds} seeds. {server}",
+            "",
+        ]
+        lines += [*table(block), ""]
     lines += [COMMANDS]
     return "\n".join(lines)
 
 
-def main() -> None:
-    docs = Path(sys.argv[1])
+def main(arguments: Sequence[str]) -> None:
+    """``python -m tools.concord_table docs [RUNS]``"""
+    docs = Path(arguments[0])
+    for runs in arguments[1:]:
+        write_trials(STUDY, docs, Path(runs), whole=False)
     (docs / PAGE).write_text(page(docs), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -18,16 +18,14 @@ import numpy as np
 import pandas as pd
 
 from tools.claims.results_book import SCALE, TRIALS
+from tools.trials import tune_of, tuned_part, write_trials
 from understudy.studies.definition.builtins import built_in
 from understudy.studies.definition.grid import TUNED, pick_name
-from understudy.studies.definition.study import Study
 from understudy.studies.definition.tune_table import Picks
-from understudy.studies.definition.tuning import trial_results
 from understudy.studies.statistics.comparison import compare
 from understudy.studies.statistics.export import CELLS, read
 from understudy.studies.statistics.paired_tests import SIGNIFICANT
 from understudy.studies.statistics.text_table import number, p_word
-from understudy.studies.store.store import Store
 
 WORDS, PAGE = "home-in-words.txt", "home.md"
 STEP_1 = "sgd(lr=1.0)"
@@ -88,32 +86,6 @@ python -m tools.home_table docs runs         # what the trials scored, and this 
 # -- trials --------------------------------------------------------------------------------------
 
 
-def write_trials(docs: Path, runs: Path) -> None:
-    """What the trials of each study scored, as far as all of them are done."""
-    for home in HOMES:
-        study = built_in(home.study, SCALE)
-        with Store.open(runs) as store:
-            done = trial_results(store, study.tuning())
-        if len(done) < len(study.tuning()):
-            continue
-        names = ["strategy", "availability", "block", TUNED, "seed", _tune(study).metric]
-        path = docs / "results" / home.study / TRIALS
-        path.parent.mkdir(parents=True, exist_ok=True)
-        done[names].to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
-
-
-def picks_of(study: str, docs: Path) -> Picks:
-    """What was picked for each row of a study, from the exported scores of its trials."""
-    made = built_in(study, SCALE)
-    return made.pick(pd.read_csv(docs / "results" / study / TRIALS))
-
-
-def _tune(study: Study) -> Any:
-    if study.tune is None:
-        raise ValueError(f"{study.name}: expected a study that tunes")
-    return study.tune
-
-
 @dataclass(frozen=True)
 class Scores:
     """Validation scores of a study's trials, means over their seeds."""
@@ -125,9 +97,10 @@ class Scores:
 
     @classmethod
     def read(cls, home: Home, docs: Path) -> Scores:
-        tune = _tune(built_in(home.study, SCALE))
+        tune = tune_of(built_in(home.study, SCALE))
         table = pd.read_csv(docs / "results" / home.study / TRIALS)
-        return cls(table, tune.metric, tune.less_is_better, picks_of(home.study, docs))
+        _, picks = tuned_part(home.study, docs)
+        return cls(table, tune.metric, tune.less_is_better, picks)
 
     def server(self, block: str, strategy: str) -> str:
         return str(self.picks[pick_name(block, strategy)]["server"])
@@ -267,7 +240,7 @@ def _in_short(result: Result) -> Iterator[str]:
 def _in_full(result: Result) -> Iterator[str]:
     home, scores = result.home, result.scores
     study = built_in(home.study, SCALE)
-    tune = _tune(study)
+    tune = tune_of(study)
     yield f"## {home.paper}"
     yield ""
     yield (
@@ -303,7 +276,8 @@ def main(arguments: Sequence[str]) -> None:
     """``python -m tools.home_table docs [RUNS]``"""
     docs = Path(arguments[0] if arguments else "docs")
     for runs in arguments[1:]:
-        write_trials(docs, Path(runs))
+        for home in HOMES:
+            write_trials(home.study, docs, Path(runs), whole=True)
     page = docs / PAGE
     page.write_text(text(docs), encoding="utf-8", newline="\n")
     print(page)

@@ -21,3 +21,12 @@ def test_the_page_has_the_measured_figures() -> None:
     exact, bounded = (np.array(found["accuracy"][name]) for name in ("exact", "bounded"))
     assert f"ends at {exact.mean():.1f} % and the bounded one at {bounded.mean():.1f} %" in page
     assert f"no seed differs by more than {np.abs(exact - bounded).max():.1f} points" in page
+
+
+def test_the_page_of_concord_has_the_rounds_of_w1_and_they_are_within_15_percent() -> None:
+    found = json.loads(concord_scale.OUTPUT.read_text(encoding="utf-8"))["w1"]
+    page = (ROOT / "docs/algorithms/concord.md").read_text(encoding="utf-8")
+    for seconds in found.values():
+        more = seconds["concord"] / seconds["fdms"] - 1
+        assert f"{seconds['fdms']:.2f}, {100 * more:.0f} % more" in page
+        assert more < 0.15
