@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tools.trials import TRIALS, tuned_part
+from tools.claims.results_book import TRIALS
+from tools.trials import tuned_part
 from understudy.studies.definition.builtins import text
 from understudy.studies.definition.grid import pick_name
 from understudy.studies.statistics.export import CELLS, Row, read

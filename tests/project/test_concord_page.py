@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tools import concord_table
-from tools.trials import TRIALS
+from tools.claims.results_book import TRIALS
 from understudy.studies.definition.builtins import built_in
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.trials import TRIALS, tuned_part
+from tools.claims.results_book import TRIALS
+from tools.trials import tuned_part
 from understudy.studies.definition import builtins
 from understudy.studies.statistics.export import read
 
