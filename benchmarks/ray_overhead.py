@@ -123,8 +123,6 @@ def main() -> None:
     asked = parser.parse_args()
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # all servers on loopback
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    os.environ["RAY_raylet_start_wait_time_s"] = "600"  # a busy machine is no error
-    os.environ["RAY_worker_register_timeout_seconds"] = "600"
     from ray.cluster_utils import Cluster
 
     from understudy.simulation.training.trainers.ray_cluster import (

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 WAIT = 900.0  # seconds; 40 on an idle machine, ten times as long on a busy one
-# Ray's own limits are for an idle machine: to start, to import torch, to answer
+# Ray's own limits are for an idle machine: to import torch, to answer
 PATIENT = {
-    "RAY_raylet_start_wait_time_s": "600",
     "RAY_worker_register_timeout_seconds": "600",
     "RAY_health_check_timeout_ms": "300000",
 }
@@ -92,8 +91,17 @@ node = dict(
     num_cpus=1, node_ip_address="127.0.0.1", object_store_memory=200_000_000,
     include_dashboard=False,
 )
-cluster.add_node(**node)
-second = cluster.add_node(**node)
+
+def started():
+    for _ in range(6):  # Ray waits for 30 s, which a busy machine may not keep
+        try:
+            return cluster.add_node(**node)
+        except Exception as error:
+            print(error, file=sys.stderr)
+    raise TimeoutError("Ray did not start")
+
+started()
+second = started()
 ray_cluster.join_or_start(cluster.address)
 stuck_on = second.node_id
 assert stuck_on != ray.get_runtime_context().get_node_id()
@@ -166,7 +174,7 @@ def test_a_machine_is_killed_and_the_bits_are_the_same_and_programs_leave_nothin
     assert ran.returncode == 0, ran.stdout + ran.stderr
     told = json.loads((tmp_path / "told").read_text())
     assert told["outside"] == []  # all on loopback
-    assert told["nodes"] == 2
+    assert told["nodes"] >= 2  # the killed one, and one that did its work
     assert told["deaths"] >= 1
     assert "was lost while training round" in ran.stderr
     assert told["loop"]
