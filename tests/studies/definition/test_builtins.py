@@ -36,7 +36,8 @@ from understudy.studies.definition import builtins, estimates
 from understudy.studies.definition.errors import StudyError
 from understudy.testing import check_availability, check_sampler, example_population
 
-# Cells at the scales quick, results, paper (absence: quick, standard, full), counted by hand from the settings of the papers.
+# Cells at the scales quick, results, paper (absence: quick, standard, full), counted by hand from
+# the settings of the papers.
 # A strategy with everybody present has no levels of availability: 1 + 4 × 3 = 13 in fdms-fig1.
 CELLS = {
     # seven methods under two kinds of absence, and everybody present

@@ -76,5 +76,9 @@ def test_all_studies_of_papers_are_pinned() -> None:
 
 @pytest.mark.parametrize("name", KEYS)
 def test_the_cells_of_papers_keep_their_keys(name: str) -> None:
-    keys = [cell.key for scale in builtins.scales_of(name) for cell in builtins.built_in(name, scale).cells()]
+    keys = [
+        cell.key
+        for scale in builtins.scales_of(name)
+        for cell in builtins.built_in(name, scale).cells()
+    ]
     assert sha256(" ".join(keys).encode()).hexdigest()[:16] == KEYS[name]

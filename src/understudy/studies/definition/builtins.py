@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 SCALES = ("quick", "results", "paper")
 OF_A_BENCHMARK = ("quick", "standard", "full")
 _FOLDERS = {  # package, folder in it → studies, in the order in which they are listed
-    ("understudy.studies", "builtin"): ("quickstart", "quickstart-tuned", "server-step", "concord", "absence"),
+    ("understudy.studies", "builtin"): (
+        "quickstart",
+        "quickstart-tuned",
+        "server-step",
+        "concord",
+        "absence",
+    ),
     ("understudy.papers", "studies"): (
         "fdms-fig1",
         "fdms-fig2",

@@ -253,7 +253,9 @@ def places_of(study: str) -> frozenset[Place] | None:
     if study not in NAMES:
         return None
     return frozenset(
-        place_of(cell.labels) for scale in scales_of(study) for cell in built_in(study, scale).cells()
+        place_of(cell.labels)
+        for scale in scales_of(study)
+        for cell in built_in(study, scale).cells()
     )
 
 
