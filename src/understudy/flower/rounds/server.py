@@ -294,12 +294,7 @@ class LiveServer:
     ) -> list[tuple[Client, str]]:
         """Take newcomers that are not accepted off the roster; them, and why.
 
-        Parameters
-        ----------
-        before : int
-            How many clients are no newcomers.
-        accept : function of a population
-            Raises where a part cannot have these clients.
+        `before` clients are no newcomers; `accept` raises where a part cannot have a population.
         """
         refused = refused_newcomers(
             before, len(self.roster), lambda numbers: accept(self._population(numbers))

@@ -168,14 +168,9 @@ def _origins(module: str, name: str) -> set[str]:
 
 
 def source_digest(name: str, when_imported: Mapping[str, str] | None = None) -> str | None:
-    """The sha256 of a module's file, or of one definition of the program itself.
+    """The sha256 of a module's file, or of one definition of the program (``__main__:definition``).
 
-    Parameters
-    ----------
-    name : str
-        A module, or ``__main__:definition``.
-    when_imported : mapping, optional
-        Module → sha256 of its file as it was when it was imported; else as it is now.
+    `when_imported` has the files' as they were when they were imported; else they count as now.
     """
     module, _, definition = name.partition(":")
     if definition:

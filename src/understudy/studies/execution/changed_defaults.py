@@ -36,21 +36,8 @@ def changed_defaults(
 ) -> str | None:
     """In a line, which settings differ from those that the stored cells of this study ran with.
 
-    Parameters
-    ----------
-    store : Store
-        Of the folder that the study is to run in.
-    study : Study
-        As it is now. What its user has changed since is not told.
-    cells : sequence of Cell
-        Its cells; where it is tuned, its trials.
-    skip : collection of str
-        Keys that will not run.
-
-    Returns
-    -------
-    str or None
-        None where no cell that has run, or has begun to, runs again.
+    What its user has changed since is not told. `cells` are its own; where it is tuned, its trials;
+    those in `skip` will not run. None where no cell that has run, or has begun to, runs again.
     """
     try:
         about = printable(json.loads(json.dumps(study.about())))  # as it would be read again
