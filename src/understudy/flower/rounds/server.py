@@ -139,12 +139,6 @@ class LiveServer:
                     raise ValueError(
                         f"roster: expected {state.n_clients} clients, got {len(self.roster)}"
                     )
-            for client_id in self.roster.replaced:
-                logger.warning(
-                    "the roster holds an id that can be none: its client is now called %r, and is "
-                    "not asked any more",
-                    client_id,
-                )
             state.population = known_facts.with_claims(state.population)
             confirm(state, self._declared_of(self.roster.clients, state.population))
             if any(client.retired for client in self.roster.clients):

@@ -19,7 +19,6 @@ from torch import nn
 
 from understudy.core.describe import describe, described_function
 from understudy.core.module_origin import is_known
-from understudy.moved import first_name
 from understudy.registry import named
 from understudy.simulation.data.federate import federate
 from understudy.simulation.data.federation import Federation
@@ -33,6 +32,18 @@ from understudy.studies.definition.plugins import imported
 
 if TYPE_CHECKING:
     from understudy.studies.definition.cell import DataRecipe
+
+# modules that were moved, and what a key still calls them
+_FIRST = {
+    "understudy.papers.fedgs_synthetic": "understudy.simulation.data.fedgs_synthetic",
+    "understudy.papers.readings": "understudy.studies.builtin.readings",
+}
+
+
+def first_name(place: str) -> str:
+    """``module:name`` as it was when the module was new: what a key of a cell is made of."""
+    module, colon, name = place.partition(":")
+    return f"{_FIRST.get(module, module)}{colon}{name}"
 
 
 def canonical_data(recipe: DataRecipe) -> dict[str, Any]:
