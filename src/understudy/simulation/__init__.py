@@ -30,13 +30,14 @@ from understudy.simulation.training.engines import engine_for
 from understudy.simulation.training.evaluation import evaluate
 from understudy.simulation.training.jobs import Job
 from understudy.simulation.training.trainers.checked import TrainerError
-from understudy.simulation.training.trainers.choice import local_trainer
+from understudy.simulation.training.trainers.choice import NAMED, local_trainer
 from understudy.simulation.training.trainers.task import TrainingTask
 
 if TYPE_CHECKING:
     from understudy.simulation.references import pooled
     from understudy.simulation.run import Run, simulate
     from understudy.simulation.settings import Simulation
+    from understudy.simulation.training.trainers.ray_trainer import RayTrainer
 
 __all__ = [
     "SHARD_LEVELS",
@@ -44,6 +45,7 @@ __all__ = [
     "Federation",
     "Job",
     "Partition",
+    "RayTrainer",
     "Run",
     "Simulation",
     "TrainerError",
@@ -83,6 +85,8 @@ def __getattr__(name: str) -> Any:
         from understudy.simulation import run
 
         return getattr(run, name)
+    if name == "RayTrainer":
+        return imported(NAMED["ray"])
     if name == "fedgs_synthetic":  # of the papers, under the name that it had here
         return imported("understudy.papers.fedgs_synthetic:fedgs_synthetic")
     raise AttributeError(f"module 'understudy.simulation' has no attribute {name!r}")

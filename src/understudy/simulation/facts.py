@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import platform
 from typing import Any
 
 import numpy as np
-import torch
 
 from understudy.parts.delay import Delay
 from understudy.representation.facts import ClientFacts, kept_label_counts
 from understudy.simulation.data.federation import Federation
+from understudy.simulation.training.jobs import versions
 
 
 def run_facts(federation: Federation, n_parameters: int, engine: str) -> dict[str, Any]:
@@ -44,13 +43,3 @@ def client_facts(federation: Federation, delay: Delay | None) -> ClientFacts:
         federation.classes or (),
         deadline=deadline if np.isfinite(deadline) else None,
     )
-
-
-def versions() -> dict[str, str]:
-    """What bits depend on, besides this package: libraries, and the kind of CPU."""
-    return {
-        "Python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "numpy": np.__version__,
-        "CPU": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}",
-    }

@@ -587,9 +587,10 @@ def simulate(
         What trains the clients: by default compiled kernels where they are installed and the model
         is a plain chain of small layers, else the loop, which trains any module. The two differ in
         last bits. ``"kernels"`` is an error where they cannot train the model.
-    trainer : class or function, optional
+    trainer : class or function, or "ray", optional
         Makes a `Trainer` from a `TrainingTask`: where clients are trained, if not in threads and
-        processes of this machine. The bits do not depend on it.
+        processes of this machine. ``RayTrainer(address)`` does so on a Ray cluster; ``"ray"``
+        stands for ``RayTrainer()``. The bits do not depend on it.
     folder : path, optional
         Where the run is kept. The same call continues where it stopped, first yielding the stored
         logs; `rounds`, `workers`, `trainer` and `evaluate_every` may change. With fewer rounds than

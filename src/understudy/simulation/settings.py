@@ -26,7 +26,7 @@ from understudy.simulation.training.engines import ENGINES
 from understudy.simulation.training.evaluation import PARTS
 from understudy.simulation.training.jobs import Loss
 from understudy.simulation.training.metrics import Metric
-from understudy.simulation.training.trainers.choice import MakeTrainer
+from understudy.simulation.training.trainers.choice import NAMED, MakeTrainer
 
 MAY_CHANGE = ("rounds", "evaluate_every", "workers", "trainer")  # when a run with a folder goes on
 ENGINE_BEFORE = "loop"  # of runs that were stored without a word about it
@@ -71,7 +71,7 @@ class Simulation:
     device: str = "cpu"
     workers: int | None = None
     engine: str = added("0.2", "auto")
-    trainer: MakeTrainer | None = None
+    trainer: MakeTrainer | str | None = None
 
     def __post_init__(self) -> None:
         for name, default in (("availability", Always), ("metrics", dict)):
@@ -93,10 +93,12 @@ class Simulation:
         if self.workers is not None:
             checks.integer("workers", self.workers, low=1)
         checks.choice("engine", self.engine, ENGINES)
-        if self.trainer is not None and not callable(self.trainer):
+        if isinstance(self.trainer, str):
+            checks.choice("trainer", self.trainer, NAMED)
+        elif self.trainer is not None and not callable(self.trainer):
             raise TypeError(
                 "trainer: expected a class or function that makes a trainer of a TrainingTask, "
-                f"got {shown(self.trainer)}"
+                f"or 'ray', got {shown(self.trainer)}"
             )
 
     def check(self, federation: Federation) -> None:
@@ -170,7 +172,7 @@ class Options(TypedDict, total=False):
     device: str
     workers: int | None
     engine: str
-    trainer: MakeTrainer | None
+    trainer: MakeTrainer | str | None
 
 
 def _check_device(device: object) -> None:

@@ -1,6 +1,7 @@
 """The built-in studies: their sizes, their settings, and that each of them runs."""
 
 import math
+from dataclasses import replace
 from importlib.resources import files
 
 import numpy as np
@@ -24,7 +25,7 @@ from understudy.parts.availability import Always, Bernoulli, FixedDropout, FullS
 from understudy.parts.availability.skewed import SinLogNormal
 from understudy.parts.compensators.gather import Gather
 from understudy.parts.compensators.ignore import Ignore
-from understudy.parts.local import Local, Proximal
+from understudy.parts.local import Local, Plain, Proximal
 from understudy.parts.samplers.blind import Blind
 from understudy.parts.samplers.keep_asking import KeepAsking
 from understudy.parts.samplers.uniform import Uniform
@@ -35,7 +36,8 @@ from understudy.studies.definition import builtins, estimates
 from understudy.studies.definition.errors import StudyError
 from understudy.testing import check_availability, check_sampler, example_population
 
-# Cells at the scales quick, results, paper, counted by hand from the settings of the papers.
+# Cells at the scales quick, results, paper (absence: quick, standard, full), counted by hand from
+# the settings of the papers.
 # A strategy with everybody present has no levels of availability: 1 + 4 × 3 = 13 in fdms-fig1.
 CELLS = {
     # seven methods under two kinds of absence, and everybody present
@@ -50,6 +52,14 @@ CELLS = {
         6 + 2 * 3,
         (262 + 262 + 26 + 15 + 28 + 10 + 52 + 25 + 17 + 2 * 109) * 5,
         (262 + 262 + 26 + 15 + 28 + 10 + 52 + 25 + 17 + 2 * 109) * 10,
+    ),
+    # 22 rows in each mode and one with everybody, but for a row that has no trace. Quick: three
+    # modes in two views. Digits and Synthetic in both views: eleven modes and a trace; F-MNIST and
+    # CIFAR-10 with 14 rows in three modes and a trace. Full: all of each, and two sets without it
+    "absence": (
+        2 * (22 * 3 + 1) * 2,
+        4 * (22 * 11 + 1 + 21 + 1) * 5 + 2 * (14 * 3 + 1 + 13 + 1) * 3,
+        6 * (22 * 11 + 1 + 21 + 1) * 5 + 2 * (22 * 11 + 1) * 5,
     ),
     # MNIST and CIFAR-10 as in the authors' code, and as published
     "fdms-fig1": (4 * 13, 13 * 5 + 13 * 8 + 13 * 5 + 13 * 4, 4 * 13 * 10),
@@ -125,12 +135,12 @@ def test_every_file_is_a_listed_study_and_says_what_it_shows():
         assert study.title
         assert study.shows
         assert not study.shows.endswith(".")  # it is put into sentences
-        assert builtins.built_in(study.name).scales == builtins.SCALES
+        assert builtins.built_in(study.name).scales == builtins.scales_of(study.name)
 
 
 @pytest.mark.parametrize("name", builtins.NAMES)
 def test_number_of_cells(name):
-    assert tuple(len(cells(name, scale)) for scale in builtins.SCALES) == CELLS[name]
+    assert tuple(len(cells(name, scale)) for scale in builtins.scales_of(name)) == CELLS[name]
 
 
 @pytest.mark.parametrize("name", builtins.NAMES)
@@ -166,6 +176,40 @@ def test_quickstart_tuned_tunes_one_of_its_blocks():
         assert cell.task.strategy.server == by_block[cell.labels["block"]]
     minutes = estimates.estimate([*trials, *study.cells(picks)]).seconds(cores=2) / 60
     assert minutes < 5
+
+
+def test_absence_tunes_the_blocks_that_say_so_and_leaves_one_server_in_the_others():
+    study = builtins.built_in("absence", "quick")
+    trials = study.tuning()
+    # 23 rows but for three that are server steps; eight servers; everybody has one mode, others 3
+    assert len(trials) == (19 * 3 + 1) * 8
+    assert {trial.labels["block"] for trial in trials} == {"digits_tuned"}
+    assert not {trial.seed for trial in trials} & {cell.seed for cell in study.cells()}
+    picks = {trial.labels["strategy"]: {"server": "adam(lr=0.03)"} for trial in trials}
+    made = study.cells({f"digits_tuned/{name}": pick for name, pick in picks.items()})
+    own = {"fedexp", "generalized", "amplified"}
+    for cell in made:
+        name, server = cell.labels["strategy"], cell.task.strategy.server
+        tuned = cell.labels["block"] == "digits_tuned"
+        if name in own:
+            assert name not in picks
+            assert type(server).__name__ in ("Extrapolated", "GeneralizedFedAvg")
+        else:
+            assert server == (Adam(0.03) if tuned else Sgd(1.0)), (name, tuned)
+    rows = {cell.labels["strategy"]: cell.task.strategy for cell in made}
+    assert len({strategy.weighting for strategy in rows.values()}) == 1
+    assert len({replace(strategy.local, rule=Plain()) for strategy in rows.values()}) == 1
+
+
+def test_absence_at_full_size_keeps_the_cells_of_standard():
+    """What is tuned apart; of the images the runs are longer."""
+    small, large = (
+        {cell.key for cell in cells("absence", scale, block="synthetic")}
+        for scale in ("standard", "full")
+    )
+    assert small == large
+    traces = cells("absence", "standard", block="digits_trace")
+    assert "known p" not in {cell.labels["strategy"] for cell in traces}
 
 
 def test_quickstart_is_the_comparison_it_says():

@@ -17,10 +17,9 @@ from understudy.studies.statistics.export import read
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results"
 EXPORTED = sorted(path.parent.name for path in RESULTS.glob("*/cells.csv"))
-SCALES = ("quick", "results", "paper")
 # of the library itself, following its defaults: pinned as soon as they are exported
-OWN = ("quickstart", "quickstart-tuned", "server-step", "concord")
-# of the keys of all cells at all three scales, in their order
+OWN = ("quickstart", "quickstart-tuned", "server-step", "concord", "absence")
+# of the keys of all cells at all scales, in their order
 KEYS = {
     "concord": "facfcbe13b0f2cce",
     "fdms-fig1": "ac341f159b3f1e6c",
@@ -60,7 +59,7 @@ def test_exported_results_are_those_of_the_studies_as_they_are(name: str) -> Non
     rows = read(RESULTS / name).rows
     assert rows
     made = set()
-    for scale in ("results", "paper"):
+    for scale in builtins.scales_of(name)[1:]:
         study = builtins.built_in(name, scale)
         tuned = study.tune is not None and (RESULTS / name / TRIALS).exists()
         picks = picks_of(name, RESULTS.parent) if tuned else None
@@ -77,5 +76,9 @@ def test_all_studies_of_papers_are_pinned() -> None:
 
 @pytest.mark.parametrize("name", KEYS)
 def test_the_cells_of_papers_keep_their_keys(name: str) -> None:
-    keys = [cell.key for scale in SCALES for cell in builtins.built_in(name, scale).cells()]
+    keys = [
+        cell.key
+        for scale in builtins.scales_of(name)
+        for cell in builtins.built_in(name, scale).cells()
+    ]
     assert sha256(" ".join(keys).encode()).hexdigest()[:16] == KEYS[name]

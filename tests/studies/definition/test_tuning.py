@@ -75,6 +75,27 @@ seeds = [100]
     assert [cell.task.strategy.server for cell in alone.cells()] == [Sgd(2.0)]
 
 
+def test_only_the_blocks_named_are_tuned() -> None:
+    """In the other one the same strategy keeps the server it has, whatever is picked."""
+    blocks = f"""
+[[block]]
+name = "one"
+[[block]]
+name = "tuned"
+[tune]
+server = [{SERVERS}]
+blocks = ["tuned"]
+seeds = [100]
+"""
+    made = study(blocks, data=VALIDATED)
+    assert {trial.labels["block"] for trial in made.tuning()} == {"tuned"}
+    picks = {f"tuned/{name}": {"server": "adam(lr=0.1)"} for name in made.strategies}
+    servers = {(c.labels["block"], c.task.strategy.server) for c in made.cells(picks)}
+    assert servers == {("one", Sgd(1.0)), ("tuned", Adam(0.1))}
+    with pytest.raises(StudyError, match=r"tune.blocks: no block 'tund'; did you mean 'tuned'"):
+        study(blocks.replace('["tuned"]', '["tund"]'), data=VALIDATED)
+
+
 def test_each_strategy_gets_the_combination_that_is_best_for_it() -> None:
     """drop: Adam at 0.5 has the smallest loss; fdms: step 4 at 0.1, by distance."""
     made = study(TUNE, data=VALIDATED)

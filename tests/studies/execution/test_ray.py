@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -36,7 +35,7 @@ from pathlib import Path
 
 import psutil
 from understudy.studies.execution import ray as ray_backend
-from understudy.studies.execution import ray_cluster
+from understudy.simulation.training.trainers import ray_cluster
 from understudy.studies.definition.study import Study
 
 folder = Path(sys.argv[1])
@@ -92,82 +91,6 @@ def assert_on_loopback(told: dict[str, Any]) -> None:
     address, port = told["server"]
     assert [found[1:] for found in told["found"]] == [[address, port]]  # one that is to be found
     assert told["switch"] is None  # the caller's environment is as it was
-
-
-class RayOfATest:
-    """Stands for Ray where only what it is asked for matters."""
-
-    __version__ = "2.0"
-
-    def __init__(self) -> None:
-        self._private = SimpleNamespace(ray_constants=SimpleNamespace(ENABLE_RAY_CLUSTER=True))
-        self.started: list[dict[str, Any]] = []
-        self.switches: list[Any] = []
-        self.is_shut_down = False
-
-    def init(self, **options: Any) -> None:
-        self.started.append(options)
-        self.switches.append(self._private.ray_constants.ENABLE_RAY_CLUSTER)
-        self.switches.append(os.environ.get("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"))
-
-    def shutdown(self) -> None:
-        self.is_shut_down = True
-
-
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The module that starts Ray, with nothing of Ray in the environment."""
-    module = pytest.importorskip("understudy.studies.execution.ray_cluster", exc_type=ImportError)
-    for name in [name for name in os.environ if name.startswith("RAY_")]:
-        monkeypatch.delenv(name)
-    for name in ("RAY_USAGE_STATS_ENABLED", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"):
-        monkeypatch.setenv(name, "0")  # so that they are gone afterwards
-    monkeypatch.setattr(module, "ray", RayOfATest())
-    return module
-
-
-@pytest.mark.parametrize("address", [None, "", "local"])
-def test_without_an_address_ray_is_told_to_use_loopback(
-    cluster: Any, monkeypatch: pytest.MonkeyPatch, address: str | None
-) -> None:
-    if address is not None:
-        monkeypatch.setenv("RAY_ADDRESS", address)
-    cluster.join_or_start(num_cpus=3)
-    (options,) = cluster.ray.started
-    assert options["address"] == "local"  # not any cluster that somebody announced here
-    assert options["_node_ip_address"] == "127.0.0.1"
-    assert options["num_cpus"] == 3
-    assert options["include_dashboard"] is False
-    assert cluster.ray.switches == [False, "0"]
-    assert cluster.ray._private.ray_constants.ENABLE_RAY_CLUSTER is True
-    assert cluster.SEVERAL_MACHINES not in os.environ
-
-
-def test_a_cluster_that_is_named_is_joined_as_it_is(
-    cluster: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RAY_ADDRESS", "10.1.2.3:6379")
-    monkeypatch.setattr(cluster, "outside_sockets", lambda: [(1, "0.0.0.0", 6379)])
-    cluster.join_or_start()
-    assert "address" not in cluster.ray.started[0]
-    assert "_node_ip_address" not in cluster.ray.started[0]
-    assert cluster.ray.switches == [True, None]
-    assert not cluster.ray.is_shut_down
-
-
-def test_a_ray_that_listens_on_all_interfaces_all_the_same_is_shut_down(
-    cluster: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of another version, say. A server that was there before is the caller's own."""
-    own, rays = (1, "0.0.0.0", 80), (2, "::", 6379)
-    looks = iter([[own], [own, rays], [own], [own]])
-    monkeypatch.setattr(cluster, "outside_sockets", lambda: next(looks))
-    with pytest.raises(cluster.RayListensOutside, match=r"Ray 2\.0 listens on :::6379, where"):
-        cluster.join_or_start()
-    assert cluster.ray.is_shut_down
-    cluster.ray.is_shut_down = False
-    cluster.join_or_start()
-    assert not cluster.ray.is_shut_down
 
 
 @pytest.mark.slow

@@ -7,10 +7,12 @@ trained, in which order, or in which process.
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -130,3 +132,13 @@ class Engine(Protocol):
     """Trains the clients of a job in their rows."""
 
     def train(self, job: Job) -> Trained: ...
+
+
+def versions() -> dict[str, str]:
+    """What bits depend on, besides this package: libraries, and the kind of CPU."""
+    return {
+        "Python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "CPU": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}",
+    }

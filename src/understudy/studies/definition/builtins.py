@@ -18,8 +18,15 @@ if TYPE_CHECKING:
     from understudy.studies.definition.study import Study
 
 SCALES = ("quick", "results", "paper")
+OF_A_BENCHMARK = ("quick", "standard", "full")
 _FOLDERS = {  # package, folder in it → studies, in the order in which they are listed
-    ("understudy.studies", "builtin"): ("quickstart", "quickstart-tuned", "server-step", "concord"),
+    ("understudy.studies", "builtin"): (
+        "quickstart",
+        "quickstart-tuned",
+        "server-step",
+        "concord",
+        "absence",
+    ),
     ("understudy.papers", "studies"): (
         "fdms-fig1",
         "fdms-fig2",
@@ -78,6 +85,11 @@ def listed() -> tuple[BuiltIn, ...]:
     return tuple(BuiltIn(table["name"], table["title"], table["shows"]) for table in tables)
 
 
+def scales_of(name: str) -> tuple[str, ...]:
+    """The scales of a built-in study, the smallest first."""
+    return OF_A_BENCHMARK if name == "absence" else SCALES
+
+
 def source(study: str | Path) -> Path:
     """The file of a study: its own path, or the name of a built-in one."""
     path = Path(study)
@@ -109,8 +121,8 @@ def built_in(
     ----------
     name : str
         One of `NAMES`.
-    scale : {"quick", "results", "paper"}, optional
-        ``quick`` by default.
+    scale : str, optional
+        One of `scales_of` its name: ``quick``, ``results``, ``paper``; ``quick`` by default.
     overrides : sequence of str, or dict
         As in `Study.read`.
     """

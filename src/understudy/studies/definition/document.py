@@ -36,7 +36,7 @@ __all__ = ["StudyError", "normal", "read", "scaled", "seeds_of"]
 TOLD = ("name", "title", "shows", "baseline", "target", "metric", "references")
 SETTINGS = tuple(item.name for item in fields(Simulation))
 # those that a cell does not get from a key of their own, as it is written: `seeds` are the seeds
-MADE = ("model", "availability", "delay", "seed", "loss", "metrics", "workers", "trainer")
+MADE = ("model", "availability", "delay", "seed", "loss", "metrics", "workers")
 GRID = (
     "rounds",
     "seeds",
@@ -50,7 +50,7 @@ GRID = (
 )
 ASKED = (
     *GRID,
-    *(name for name in SETTINGS if name not in (*GRID, "seed", "workers", "trainer")),
+    *(name for name in SETTINGS if name not in (*GRID, "seed", "workers")),
     "analysis",
 )
 KEYS = (*TOLD, *ASKED, "tune", "block", "blocks", "scale")

@@ -118,6 +118,8 @@ class Grid:
                     yield Draft(self._labels(block, labels), self._task(document, labels, seed))
 
     def _trials(self, block: StudyBlock, tune: Tune) -> Iterator[Draft]:
+        if not tune.is_in(block.name):
+            return
         with _inside(block):
             modes = block.document["availability"]
             if tune.availability is not None and tune.availability not in modes:

@@ -26,7 +26,14 @@ Document = dict[str, Any]
 LISTED = ("strategies", "availability")  # labels → things that are compared
 TABLES = ("data", "model", "local", "delay", "metrics", "tune")
 NAMING = ("name", "method", "label")
-TUNE_OPTIONS = ("seeds", "metric", "goal", "rounds", "availability")  # other keys are tuned
+TUNE_OPTIONS = (
+    "seeds",
+    "metric",
+    "goal",
+    "rounds",
+    "availability",
+    "blocks",
+)  # other keys are tuned
 TRAINING = "local"  # key of a table of how clients train: the study's, or a strategy's own
 UNSETS = {"epochs": "steps", "optimizer": "optimizer_options"}  # among its keys
 

@@ -268,6 +268,11 @@ class Study:
     def _check_tuning(self) -> None:
         if self.tune is None:
             return
+        for name in self.tune.blocks or ():
+            known = tuple(self._document["block"])
+            if name not in known:
+                words = suggestion(name, known) if known else "the study has none"
+                raise StudyError(f"no block {name!r}; {words}", "tune", "blocks")
         if not self._trials:
             keys = ", ".join(repr(key) for key in self.tune.values)
             raise StudyError(f"no strategy is touched by {keys}", "tune")

@@ -52,6 +52,9 @@ class Tune:
         Of a trial; by default the study's.
     availability : str, optional
         The label of the only mode that is tried; by default all, and their mean decides.
+    blocks : tuple of str, optional
+        The blocks in which something is tuned; by default all. In the others strategies stay as
+        they are written.
     """
 
     values: Mapping[str, Any]
@@ -60,6 +63,7 @@ class Tune:
     goal: str = "auto"
     rounds: int | None = None
     availability: str | None = None
+    blocks: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         checks.choice("goal", self.goal, ("auto", "min", "max"))
@@ -90,6 +94,10 @@ class Tune:
     def measured(self) -> str:
         """The metric without the part that it is measured on."""
         return self.metric.partition("_")[2]
+
+    def is_in(self, block: str | None) -> bool:
+        """Whether strategies of a block are tuned."""
+        return self.blocks is None or block in self.blocks
 
     def levels(self, key: str) -> tuple[Level, ...]:
         """What is tried at a key, each value with its label."""

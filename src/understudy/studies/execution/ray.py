@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from understudy._version import __version__
-from understudy.studies.execution.ray_cluster import join_or_start, ray
+from understudy.simulation.training.trainers.ray_cluster import join_or_start, ray
 from understudy.studies.execution.run_cell import CellRequest, DataCache, NotStored, final_message
 from understudy.studies.store.model_files import cells_folder
 

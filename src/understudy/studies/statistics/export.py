@@ -248,12 +248,14 @@ def place_of(labels: Mapping[str, Any]) -> Place:
 
 def places_of(study: str) -> frozenset[Place] | None:
     """Labels of all cells of a built-in study, at any scale; None for another."""
-    from understudy.studies.definition.builtins import NAMES, SCALES, built_in
+    from understudy.studies.definition.builtins import NAMES, built_in, scales_of
 
     if study not in NAMES:
         return None
     return frozenset(
-        place_of(cell.labels) for scale in SCALES for cell in built_in(study, scale).cells()
+        place_of(cell.labels)
+        for scale in scales_of(study)
+        for cell in built_in(study, scale).cells()
     )
 
 

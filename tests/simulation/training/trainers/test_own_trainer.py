@@ -138,13 +138,19 @@ def test_a_trainer_that_cannot_be_closed_leaves_the_folder_free(tmp_path):
     assert [log.t for log in again] == [0, 1, 2]
 
 
-def test_it_is_in_no_cells_key_and_is_no_key_of_a_study():
+def test_it_is_in_no_cells_key():
     def task(**more: Any) -> Task:
         return Task(DATA, "softmax", fedavg(local=LOCAL), 2, **more)
 
     assert task(trainer=Alone).resolved() == task().resolved()
-    with pytest.raises(StudyError, match="trainer"):
-        Study("s", data=DATA, model="softmax", strategies=["fedavg"], rounds=1, trainer=Alone)
+    same: dict[str, Any] = {"data": DATA, "model": "softmax", "strategies": ["fedavg"], "rounds": 1}
+    (plain,) = Study("s", **same).cells()
+    for written in (Alone, f"{__name__}:Alone"):
+        (cell,) = Study("s", **same, trainer=written).cells()
+        assert cell.task.settings.trainer is Alone
+        assert cell.key == plain.key
+    with pytest.raises(StudyError, match="trainer: expected a text, got 5"):
+        Study("s", **same, trainer=5)
 
 
 @pytest.mark.parametrize(
@@ -216,8 +222,10 @@ def test_outputs_and_losses_are_checked():
 
 
 def test_what_is_no_trainer_is_refused():
-    with pytest.raises(TypeError, match=r"trainer: expected a class or function .* got 'ray'"):
-        Simulation(**GIVEN, trainer="ray")
+    with pytest.raises(TypeError, match=r"trainer: expected a class or function .* got 5"):
+        Simulation(**GIVEN, trainer=5)
+    with pytest.raises(ValueError, match="trainer: expected one of 'ray', got 'rya'"):
+        Simulation(**GIVEN, trainer="rya")
     run = simulate(DATA, fedavg(local=LOCAL), **GIVEN, trainer=lambda task: object())
     with pytest.raises(TrainerError, match="trainer: expected a part with train, losses"):
         list(run)

@@ -1,16 +1,19 @@
-"""Which trainer a run has: the user's own, threads for the compiled kernels, else processes."""
+"""Which trainer a run has: the one asked for, else threads for the kernels, else processes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from understudy.core.roles import Trainer
+from understudy.registry import imported
 from understudy.simulation.training.trainers.checked import CheckedTrainer
 from understudy.simulation.training.trainers.kernel_trainer import KernelTrainer
 from understudy.simulation.training.trainers.loop_trainer import LoopTrainer
 from understudy.simulation.training.trainers.task import TrainingTask
 
 MakeTrainer = Callable[[TrainingTask], Trainer]  # a class whose objects are made of a task, say
+
+NAMED = {"ray": "understudy.simulation.training.trainers.ray_trainer:RayTrainer"}
 
 
 def local_trainer(task: TrainingTask) -> KernelTrainer | LoopTrainer:
@@ -22,6 +25,8 @@ def local_trainer(task: TrainingTask) -> KernelTrainer | LoopTrainer:
     return LoopTrainer(task) if task.recipe.engine.plan is None else KernelTrainer(task)
 
 
-def trainer_of(task: TrainingTask, make: MakeTrainer | None) -> Trainer:
-    """The user's own trainer, checked in every call; without one, that of this machine."""
-    return local_trainer(task) if make is None else CheckedTrainer(task, make)
+def trainer_of(task: TrainingTask, make: MakeTrainer | str | None) -> Trainer:
+    """One that is named or the user's own, checked in every call; else that of this machine."""
+    if make is None:
+        return local_trainer(task)
+    return CheckedTrainer(task, imported(NAMED[make])() if isinstance(make, str) else make)
