@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from understudy import moved, registry
+from understudy import registry
 from understudy._version import __version__
 
 if TYPE_CHECKING:
@@ -77,8 +77,6 @@ __all__ = [
     "try_out",
 ]
 __all__ += sorted(registry.PUBLIC)
-
-moved.install()
 
 _PLACES = {
     "CheckpointError": "memory.tensor_stream",

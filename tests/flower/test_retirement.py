@@ -196,15 +196,6 @@ def test_what_is_no_file_of_requests_is_not_taken_for_an_empty_one(tmp_path):
         requested_retirements(tmp_path)
 
 
-def test_requests_from_before_there_were_checksums_are_read(tmp_path):
-    folder = tmp_path / "run"
-    play(LoopbackGrid(nodes_of(toy_app(), 3)), rounds=1, folder=folder)
-    (folder / "retired").write_text("0\nZürich\r\n\n1")  # the last one is being written
-    assert requested_retirements(folder) == ["0", "Zürich"]
-    request_retirement(folder, "2")
-    assert requested_retirements(folder) == ["0", "Zürich", "1", "2"]
-
-
 def test_only_clients_of_a_live_federation_can_be_retired(tmp_path, command):
     play(LoopbackGrid(nodes_of(toy_app(), 2)), folder=tmp_path / "run")
     said = command("retire", str(tmp_path / "run"), "0", "clinic")

@@ -24,15 +24,7 @@ ANALYSES = Registry("analysis")
 
 
 def check(task: Task) -> None:
-    """Refuse a task whose analyses could only fail at its end.
-
-    Raises
-    ------
-    KeyError
-        For an unknown name; the error says which are known.
-    ValueError
-        For an analysis that needs what the task does not measure.
-    """
+    """Refuse a task whose analyses could only fail at its end: KeyError, or ValueError."""
     for name in task.analysis:
         _ = ANALYSES[name]
     if "sigma" in task.analysis and not task.oracle:
@@ -45,13 +37,8 @@ def check(task: Task) -> None:
 def analyse(run: Run, task: Task) -> Findings:
     """All that the task's analyses find, in one.
 
-    Parameters
-    ----------
-    run : Run
-        Its last round is done, and it is still open: call this from the body of the loop over
-        the run, in the turn of the last round.
-    task : Task
-        What was run.
+    The run's last round is done, and it is still open: call this from the body of the loop over
+    the run, in the turn of the last round.
     """
     from understudy.core.threads import one_thread  # torch: not for those who ask for names only
 

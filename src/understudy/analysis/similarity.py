@@ -60,12 +60,7 @@ def similarity_of(run: Run) -> tuple[Floats, Ints] | None:
 def separation(score: Floats, groups: Ints) -> dict[str, float]:
     """How far similarities within clusters stand out from those between them.
 
-    Parameters
-    ----------
-    score
-        (N, N), NaN where a pair is unknown and on the diagonal.
-    groups
-        (N,) cluster of each client.
+    `score` is (N, N), NaN where a pair is unknown and on the diagonal.
     """
     own = groups[:, None] == groups[None, :]
     known = ~np.isnan(score)

@@ -62,10 +62,7 @@ def doctor(
 def examine(folder: str | Path = "runs") -> list[Finding]:
     """Everything that a study may need, in the order of the printed page.
 
-    Parameters
-    ----------
-    folder : path
-        Where runs would go: the disk that is looked at.
+    `folder` is where runs would go: its disk is looked at.
     """
     return [*_versions(), *_machine(Path(folder)), *_data_sets(), *_extras()]
 

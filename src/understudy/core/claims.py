@@ -17,18 +17,9 @@ def believed(
 ) -> Floats:
     """(N,) what each client's number of examples counts, NaN where it is unknown.
 
-    Parameters
-    ----------
-    population : Population
-        What it says of a client is confirmed, unless it calls it claimed.
-    n_examples : (N,) array
-        As known by now: given, or reported by the clients; NaN where unknown.
-    active : (N,) array of bool
-        Whose sizes the median is taken of.
-    factor : float
-        A claim counts at most this many times the median of all known sizes.
-    ignored : bool
-        Claims count as unknown instead, and a confirmed size is at most what the population says.
+    `n_examples` is as known by now, given or reported. A claim counts at most `factor` times the
+    median of all known sizes of the `active`; where claims are `ignored` it counts as unknown, and
+    a confirmed size is at most what the population says.
     """
     confirmed = population.confirmed
     if ignored:

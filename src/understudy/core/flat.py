@@ -20,23 +20,14 @@ from torch.nn.parameter import is_lazy
 class Layout:
     """Where each named array of a model lies in the flat vector.
 
-    Parameters
-    ----------
-    names : tuple of str
-        Parameters first, then persistent floating buffers, each in the module's own order. Tied
-        parameters appear once, under their first name.
-    shapes : tuple of torch.Size
-        Aligned with `names`.
-    n_names_of_parameters : int
-        How many of the names are parameters.
-    dtype : torch.dtype
-        The one type of all entries.
+    Parameters come first, then persistent floating buffers, each in the module's own order. Tied
+    parameters appear once, under their first name.
     """
 
     names: tuple[str, ...]
     shapes: tuple[torch.Size, ...]
     n_names_of_parameters: int
-    dtype: torch.dtype
+    dtype: torch.dtype  # the one type of all entries
     _lengths: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -13,12 +13,7 @@ FEWEST = 3  # values that an interval takes: one of fewer says nothing
 def half_width(values: Floats, level: float = 0.95) -> Floats:
     """Half of the two-sided t-interval of the mean over axis 0; NaN for fewer than three values.
 
-    Parameters
-    ----------
-    values : (n, …) array
-        One entry per seed.
-    level : float
-        In (0, 1).
+    `values` has an entry per seed on that axis.
     """
     n = len(values)
     if n < FEWEST:

@@ -29,16 +29,8 @@ def _sequence(seed: int, role: str, t: int, client: int) -> np.random.SeedSequen
 def generator(seed: int, role: str, t: int = 0, client: int = -1) -> np.random.Generator:
     """The generator that lives at an address.
 
-    Parameters
-    ----------
-    seed : int
-        The run's seed, >= 0.
-    role : str
-        Who draws, such as ``"sampler"`` or ``"batches"``; what `init` draws has a role of its own.
-    t : int
-        The round, >= 0.
-    client : int
-        The client, or -1 where the draw belongs to none.
+    `role` says who draws, such as ``"sampler"`` or ``"batches"``; what `init` draws has a role of
+    its own. `client` is -1 where the draw belongs to none.
     """
     return np.random.Generator(np.random.PCG64(_sequence(seed, role, t, client)))
 

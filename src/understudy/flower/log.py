@@ -85,16 +85,7 @@ def warnings(
 ) -> Iterator[str]:
     """What whoever runs the federation should know of a round's weights.
 
-    Parameters
-    ----------
-    applied : Applied
-        The round.
-    state : ServerState
-        After it.
-    clients : sequence of Client
-        Their ids.
-    came : iterable of int
-        Whose updates were taken in this round, fresh or late.
+    `state` is that after the round, `came` are those whose updates were taken, fresh or late.
     """
     notes, strategy = applied.notes, state.made_by
     robust = type(strategy.aggregator).__name__

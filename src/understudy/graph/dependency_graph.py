@@ -73,14 +73,8 @@ def unknown_similarity(n_clients: int) -> Matrix:
 def refine(similarity: Matrix, ids: ArrayLike, fresh: Matrix) -> Matrix:
     """A copy of V with the pairs among `ids` renewed: the graph built and refined round by round.
 
-    Parameters
-    ----------
-    similarity
-        V, (N, N); start from `unknown_similarity`.
-    ids
-        (k,) the clients whose pairs were just measured.
-    fresh
-        (k, k) their similarities. NaN (not measured) leaves the old value.
+    Start from `unknown_similarity`. `fresh` is (k, k) for the k `ids`; NaN (not measured) leaves
+    the old value.
     """
     old = _square(similarity, "similarity", nan=True)
     new = _square(fresh, "fresh", nan=True)

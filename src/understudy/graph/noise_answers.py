@@ -15,18 +15,10 @@ from understudy.graph.similarity import mean_answer, noise_like
 
 @dataclass(frozen=True, eq=False)
 class NoiseAnswers:
-    """A flat model's mean output on one fixed batch of noise; `NoiseAnswers.like` makes one.
+    """A flat model's mean output on one fixed batch of noise; `NoiseAnswers.like` makes one."""
 
-    Parameters
-    ----------
-    module : Module
-        The model's architecture.
-    noise : (n, …) tensor
-        What every client's model is shown.
-    """
-
-    module: torch.nn.Module
-    noise: torch.Tensor = field(repr=False)
+    module: torch.nn.Module  # the model's architecture
+    noise: torch.Tensor = field(repr=False)  # (n, …) what every client's model is shown
 
     @classmethod
     def like(
@@ -38,20 +30,9 @@ class NoiseAnswers:
         n_samples: int = 256,
         noise: str = "covariance",
     ) -> NoiseAnswers:
-        """Noise like the inputs of the server's small validation set.
+        """Noise like the inputs (n, …), n > 1, of the server's small validation set.
 
-        Parameters
-        ----------
-        module : Module
-            The model's architecture. It is copied; the copy is set to evaluation mode.
-        inputs : (n, …)
-            n > 1 inputs. Labels are not looked at.
-        seed : int
-            Of the noise.
-        n_samples : int
-            How much of it.
-        noise : {"covariance", "scalar"}
-            As in `understudy.graph.functional_similarity`.
+        The module is copied; `noise` is as in `understudy.graph.functional_similarity`.
         """
         drawn = noise_like(inputs, generator(seed, "graph/noise"), n_samples, noise=noise)
         return cls(copy.deepcopy(module).eval(), torch.from_numpy(drawn))

@@ -106,18 +106,10 @@ class Share:
 
 @dataclass(frozen=True)
 class FixedPoint:
-    """Real numbers as integers modulo q, negative ones in the upper half.
+    """Real numbers as integers modulo q, negative ones in the upper half."""
 
-    Parameters
-    ----------
-    fraction_bits
-        Bits after the binary point, 0..62. A product has twice as many.
-    modulus
-        q: 2^64, or 2..2^32 (small ones are for tests).
-    """
-
-    fraction_bits: int = 24
-    modulus: int = WORD
+    fraction_bits: int = 24  # after the binary point, 0..62; a product has twice as many
+    modulus: int = WORD  # q: 2^64, or 2..2^32 (small ones are for tests)
 
     def __post_init__(self) -> None:
         if not 0 <= self.fraction_bits <= 62:
@@ -162,15 +154,10 @@ class FixedPoint:
 class Helper:
     """Deals masks whose product it has split in two; it sees no vector and no message.
 
-    Parameters
-    ----------
-    modulus
-        q: 2^64, or 2..2^32.
-    source
-        Where masks come from. Anything predictable voids the privacy; it is here for tests.
+    A `source` that is predictable voids the privacy; it is here for tests.
     """
 
-    modulus: int = WORD
+    modulus: int = WORD  # q: 2^64, or 2..2^32
     source: Source = system_source
 
     def __post_init__(self) -> None:
@@ -189,14 +176,7 @@ class Helper:
 class FirstParty:
     """The client that speaks first; one object serves one run.
 
-    Parameters
-    ----------
-    vector
-        x, encoded.
-    deal
-        What the helper sent it.
-    modulus
-        q, the same for all.
+    `vector` is x, encoded; `deal` is what the helper sent it; the modulus is the same for all.
     """
 
     def __init__(self, vector: Integers, deal: Deal, modulus: int = WORD) -> None:
@@ -221,16 +201,7 @@ class FirstParty:
 class SecondParty:
     """The client that answers; one object serves one run.
 
-    Parameters
-    ----------
-    vector
-        y, encoded.
-    deal
-        What the helper sent it.
-    modulus
-        q, the same for all.
-    source
-        Where v_2 comes from. Anything predictable voids the privacy; it is here for tests.
+    As `FirstParty`, with y; v_2 comes from `source`, and anything predictable voids the privacy.
     """
 
     def __init__(

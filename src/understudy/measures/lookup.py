@@ -26,12 +26,8 @@ _LOWER = {"loss", "mae", "rmse", "fluctuation"}
 def measure(name: str, evaluated: Counts | None = None) -> Measure:
     """What is known of a measure by its name; any name will do.
 
-    Parameters
-    ----------
-    name : str
-        As in the results.
-    evaluated : pair of int, optional
-        Evaluated rounds of the runs, fewest and most: words then tell how many are averaged.
+    `evaluated` are the evaluated rounds of the runs, fewest and most: words then tell how many are
+    averaged.
     """
     known = MEASURES.get(name) or OF_ROUNDS.get(name)
     if known is not None:
@@ -87,12 +83,7 @@ def evaluated_rounds(runs: pd.DataFrame) -> Counts | None:
 def main_metric(runs: pd.DataFrame, asked: str | None = None) -> str | None:
     """The measure that a study asks for, or else the first that there is; None without any.
 
-    Parameters
-    ----------
-    runs : DataFrame
-        As from ``results(path, level="run")``.
-    asked : str, optional
-        The study's own ``metric``; by default that of ``runs.attrs``.
+    `runs` are as from ``results(path, level="run")``; what the study asks for is in their `attrs`.
     """
     measured = [str(name) for name in runs.columns if str(name).endswith("_last")]
     measured.sort(key=_last_resort)

@@ -14,45 +14,19 @@ Counts = tuple[int, int]  # of evaluated rounds: in the run with fewest, in the 
 
 @dataclass(frozen=True)
 class Measure:
-    """What is known of a measure: all that tables, axes, summaries and reports need of it.
-
-    Parameters
-    ----------
-    name : str
-        As in the results.
-    words : str
-        The head of its column.
-    axis : str
-        Longer words, for the axis of a picture; empty: the words.
-    unit : str
-        Of the printed mean; empty where there is none.
-    unit_of_difference : str
-        A difference of percents is in points.
-    scale : float
-        The printed number is the measure × `scale`.
-    lower_is_better : bool or None
-        None: neither way is better, or it is not known.
-    about : str
-        A sentence, where the words do not say it all.
-    over : function, optional
-        For a measure over the last evaluated rounds: how many of n that are.
-    of : function, optional
-        Computes it from a run; None where the run does not tell it.
-    table : str
-        Title of the table in a report that has a column for it; empty: none.
-    """
+    """What is known of a measure: all that tables, axes, summaries and reports need of it."""
 
     name: str
-    words: str
-    axis: str = ""
-    unit: str = ""
-    unit_of_difference: str = ""
-    scale: float = 1.0
-    lower_is_better: bool | None = None
-    about: str = ""
-    over: Callable[[int], int] | None = None
-    of: Callable[[RunNumbers], float | None] | None = None
-    table: str = ""
+    words: str  # the head of its column
+    axis: str = ""  # longer words, for the axis of a picture; empty: the words
+    unit: str = ""  # of the printed mean; empty: none
+    unit_of_difference: str = ""  # a difference of percents is in points
+    scale: float = 1.0  # the printed number is the measure × this
+    lower_is_better: bool | None = None  # None: neither way is better, or it is not known
+    about: str = ""  # a sentence, where the words do not say it all
+    over: Callable[[int], int] | None = None  # over the last evaluated rounds: how many of n
+    of: Callable[[RunNumbers], float | None] | None = None  # None: the run does not tell it
+    table: str = ""  # of a report, that has a column for it; empty: none
 
     @property
     def head(self) -> str:

@@ -42,17 +42,9 @@ def spare_slots(n_rows: int) -> int:
 class RowStore:
     """At most one row of `width` numbers for each of `n_rows` clients.
 
-    Parameters
-    ----------
-    n_rows, width : int
-        N clients, numbers a row.
-    dtype, device : torch
-        Of the rows. A file's rows are always on the CPU.
-    path : Path, optional
-        A file, mapped for reading and written with pwrite (so that a full disk is an error and
-        not a signal). Without it the rows live in anonymous memory.
-    slots : int, optional
-        Room for so many rows at first, where few clients have one; by default for all.
+    With a `path` it is a file, mapped for reading and written with pwrite (so that a full disk is
+    an error and not a signal), whose rows are on the CPU; else the rows live in anonymous memory.
+    Where few clients have a row, there is room for `slots` at first.
     """
 
     def __init__(
@@ -258,14 +250,9 @@ class RowStore:
         self._written = 0
 
     def restore(self, slot: Ints, crc: np.ndarray[Any, np.dtype[np.uint32]] | None = None) -> None:
-        """Take up a commit: the rows are in the file.
+        """Take up a commit: the rows are in the file, each client's in its `slot` (N,), -1 without.
 
-        Parameters
-        ----------
-        slot : (N,) array
-            Which slot each client's row is in; -1: none. No two have the same one.
-        crc : (N,) array, optional
-            The rows' checksums; without them rows are not verified.
+        Without their checksums `crc` (N,) rows are not verified.
         """
         if self.path is None or len(slot) != self.n_rows:
             raise ValueError(f"slot: expected a file and {self.n_rows} slots, got {len(slot)}")

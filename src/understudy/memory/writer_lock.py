@@ -60,14 +60,8 @@ def _text_of(writer: Path) -> str:
 class WriterLock:
     """The right to write to a folder; the file ``writer`` in it tells the others who has it.
 
-    Parameters
-    ----------
-    folder : path
-        Made where it is not there.
-    patience : float
-        Seconds to wait for another writer to end.
-    refusal : str
-        What `FolderInUse` says then, after the folder's name.
+    The folder is made where it is not there. `FolderInUse` says the `refusal` after its name where
+    another writer does not end within `patience` seconds.
     """
 
     def __init__(

@@ -89,15 +89,9 @@ def client_map(
 ) -> Figure:
     """A panel for each table, rounds × clients, one below the other; one legend.
 
-    Parameters
-    ----------
-    panels : mapping
-        Label → table, groups and names of its clients.
-    title : str, optional
-        Written above.
-    kinds : mapping, optional
-        Value of a table → its colour and name, in the legend's order, from 0 on without a gap;
-        by default those of `Outcome`, or of bool.
+    `panels` has by label a table, the groups and the names of its clients; `kinds` the colour and
+    name of each value, in the legend's order, from 0 on without a gap; by default those of
+    `Outcome`, or of bool.
     """
     tables = [table for table, _, _ in panels.values()]
     if kinds is not None:

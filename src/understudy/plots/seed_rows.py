@@ -22,15 +22,9 @@ def seed_rows(
 ) -> tuple[Figure, Axes]:
     """A figure of rows, the first label at the top; the horizontal axis is still without a name.
 
-    Parameters
-    ----------
-    values : mapping
-        Label to its values, one per seed that has one.
-    looks : mapping
-        Label to how it is drawn.
-    n_seeds : int
-        Seeds that there are. A mean over fewer is not to be held against the others unawares: its
-        mark is open, and its name tells of how many it is.
+    `values` has one per seed that has one, `n_seeds` is how many seeds there are. A mean over fewer
+    is not to be held against the others unawares: its mark is open, and its name tells of how many
+    it is.
     """
     names = wrapped([with_seeds(label, len(own), n_seeds) for label, own in values.items()])
     figure, axes = canvas(0.85 + row_height(names, ROW) * max(len(values), 3))

@@ -25,24 +25,12 @@ Request = tuple[int, int]  # (client, the round it was asked in)
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """How large what a client sends may be.
+    """How large what a client sends may be."""
 
-    Parameters
-    ----------
-    entry : float
-        Largest absolute value of an entry of an update.
-    norm : float
-        Largest Euclidean norm of the first `n_parameters` entries.
-    n_parameters : int
-        Where the parameters end and the buffers begin.
-    n_examples : (N,) array
-        Most examples a client may report.
-    """
-
-    entry: float
-    norm: float
-    n_parameters: int
-    n_examples: Floats
+    entry: float  # largest absolute value of an entry of an update
+    norm: float  # largest of the first `n_parameters` entries
+    n_parameters: int  # where the buffers begin
+    n_examples: Floats  # (N,) most that a client may report
 
     @classmethod
     def of(

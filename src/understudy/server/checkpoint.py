@@ -160,13 +160,8 @@ def resume_same(
 ) -> ServerState | None:
     """`resume`, where the folder holds a run; one that was begun otherwise is refused.
 
-    Parameters
-    ----------
-    folder, strategy, extra
-        As in `resume`.
-    about : dict
-        What it was begun with: seed, n_clients (which may have grown), n_parameters and d, the
-        length of the model.
+    `about` is what it was begun with: seed, n_clients (which may have grown), n_parameters and d,
+    the length of the model.
     """
     if not (Path(folder) / STATE).is_file():
         return None

@@ -37,16 +37,8 @@ class DriverState(Protocol):
 class RoundLoop:
     """One round after another: `begin`, then `step`, then `end`.
 
-    Parameters
-    ----------
-    strategy : Strategy
-        Whose rounds they are.
-    state : ServerState
-        Of this strategy; its `extra` is a `DriverState`.
-    availability : Availability, optional
-        Who can be reached, among those that the driver can reach.
-    journals : sequence of Journal
-        Where rounds are kept. They are flushed before the state that follows is committed.
+    The state's `extra` is a `DriverState`. The availability draws among those that the driver can
+    reach. Journals are flushed before the state that follows is committed.
     """
 
     def __init__(
@@ -77,12 +69,7 @@ class RoundLoop:
     ) -> Cohort:
         """Whom the coming round is about; `available` says afterwards who could be asked.
 
-        Parameters
-        ----------
-        reachable : (N,) bool, optional
-            Whom the driver can reach; by default everyone.
-        losses : function of ids, optional
-            As in `Strategy.select`.
+        By default the driver can reach everyone; `losses` is as in `Strategy.select`.
         """
         state, p = self.state, None
         everyone = np.ones(state.n_clients, dtype=np.bool_)
@@ -103,16 +90,8 @@ class RoundLoop:
     ) -> Applied:
         """Take what came, fresh and late, and step.
 
-        Parameters
-        ----------
-        cohort : Cohort
-            What `begin` returned.
-        arrivals : Arrivals
-            Updates of this round and of earlier ones.
-        look : function, optional
-            Called with the rows, before the memories take in the round.
-        closed : iterable of (client, round)
-            Requests that no answer will come to, or none that can be used.
+        `look` is called with the rows, before the memories take in the round. `closed` are
+        requests, (client, round), that no answer will come to, or none that can be used.
         """
         self.is_whole = False
         filled = self.strategy.fill(self.state, cohort, arrivals)
@@ -131,16 +110,8 @@ class RoundLoop:
     ) -> RoundLog:
         """Log the round, and commit the state that follows where that is due.
 
-        Parameters
-        ----------
-        applied : Applied
-            What `step` returned.
-        notes : mapping, optional
-            More of them.
-        every : float, optional
-            Seconds between two commits; by default `COMMIT_EVERY`.
-        **measured
-            The other fields of a `RoundLog`.
+        `every` is the seconds between two commits, by default `COMMIT_EVERY`; `measured` are the
+        other fields of a `RoundLog`.
         """
         log = log_of(applied, notes or {}, **measured)
         self.driver.clock = log.clock

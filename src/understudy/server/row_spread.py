@@ -15,11 +15,8 @@ ALL = "all"
 def spread(which: str, end: RoundEnd, contributions: Contributions) -> RowSpread | None:
     """Σ p ‖Δ‖² and ‖Σ p Δ‖²; None where no row has a weight.
 
-    Parameters
-    ----------
-    which : {"fresh", "all"}
-        The updates that came, weighted by q; or all rows that contributions point to, weighted by
-        the sums of their coefficients: p is the absolute value, a negative row points back.
+    Of the ``"fresh"`` updates, weighted by q; or of ``"all"`` rows that contributions point to,
+    weighted by the sums of their coefficients: p is the absolute value, a negative row points back.
     """
     if which == ALL:
         rows, coef = contributions.by_row()

@@ -252,19 +252,11 @@ def _grown(before: Any, after: Any) -> Any:
 
 
 def erase_client(state: Any, blank: Any, resized: Any, client: int) -> None:
-    """Give a client the entries of a newcomer in all that a part's state holds over clients.
+    """Give a client a newcomer's entries in all that a part's state holds over clients.
 
-    Over clients are the axes that grow with the population. What others hold of the client is
-    erased too: its column in a table (N, N), be it an array or rows.
-
-    Parameters
-    ----------
-    state
-        A part's state; it is changed in place.
-    blank, resized
-        New ones, for as many clients and for another number of them.
-    client : int
-        Its number.
+    Over clients are the axes that grow with the population: those in which new states for as many
+    clients (`blank`) and for another number of them (`resized`) differ. What others hold of the
+    client is erased too: its column in a table (N, N), be it an array or rows.
     """
     if state is None or blank is None or resized is None:
         return

@@ -29,13 +29,8 @@ def with_answers(
 ) -> Strategy:
     """The strategy; a FedGS in it that asks models, and was not told what, asks about noise.
 
-    The noise is like the inputs of up to 500 validation examples (eq. 12). Both are drawn by the
-    run's seed.
-
-    Raises
-    ------
-    ValueError
-        Where no client holds validation examples.
+    The noise is like the inputs of up to 500 validation examples (eq. 12), of which there must be
+    some. Both are drawn by the run's seed.
     """
     sampler = _fitted(strategy.sampler, module, federation, seed)
     return strategy if sampler is strategy.sampler else replace(strategy, sampler=sampler)
@@ -73,14 +68,8 @@ def meet_everybody(
 ) -> None:
     """Let everybody train once before round 0, where a FedGS in the strategy wants it.
 
-    Parameters
-    ----------
-    strategy : Strategy
-        As `with_answers` made it.
-    state : ServerState
-        Before round 0; only FedGS's first updates, or answers, are written.
-    train : function
-        Ids → what these clients make of the first model in round 0.
+    Only its first updates, or answers, are written. `train` gives what clients make of the first
+    model in round 0.
     """
     sampler = _found(strategy.sampler, FedGS)
     own = _found(state.sampler, FedGSState)

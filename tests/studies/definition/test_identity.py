@@ -29,7 +29,9 @@ from understudy.registry import imported
 from understudy.simulation.data.models import mlp
 from understudy.studies import Study, StudyError
 from understudy.studies.definition import plugins
+from understudy.studies.definition.build.data import data_of
 from understudy.studies.definition.cell import Cell, DataRecipe, Task
+from understudy.studies.definition.identity import canonical_data, canonical_model, first_name
 
 RECIPE = DataRecipe("digits", "clustered", 0, {"per_client": 30})
 
@@ -595,6 +597,15 @@ def test_what_is_missing_for_our_own_parts_is_told_by_them() -> None:
     with pytest.raises(ImportError) as caught:
         imported("understudy.not_there:Part")
     assert str(caught.value) == "understudy.not_there:Part: no module named 'understudy.not_there'"
+
+
+def test_keys_call_modules_that_were_moved_by_their_first_name() -> None:
+    assert first_name("other.module:name") == "other.module:name"
+    first = "understudy.studies.builtin.readings"
+    name = "understudy.papers.readings:fdms_cnn_320"
+    assert canonical_model(name) == {"name": f"{first}:fdms_cnn_320"}
+    recipe = data_of({"name": "understudy.papers.readings:synthetic_without_validation"}, 0)
+    assert canonical_data(recipe)["name"] == f"{first}:synthetic_without_validation"
 
 
 # -- plug-ins of the command line ------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli import Command
 from tests.studies.texts import study
-from understudy import FixedDropout, Local, Markov, Study, Uniform, fdms, fedavg, mdsample
+from understudy import Markov, Study, Uniform, fdms, fedavg, mdsample
 from understudy.studies import StudyError
 from understudy.studies.definition import builtins
 
@@ -210,28 +210,3 @@ def test_other_defaults_are_told_likewise(understudy, monkeypatch) -> None:
     )
     said = " ".join(understudy(*RUN, "--dry-run", "--set", "weighting=paper").out.split())
     assert said.endswith("ran: availability.p is now 0.25 (was 0.5): 4 of 4 cells run again")
-
-
-def test_objects_do_not_hide_changed_defaults(tmp_path, capsys) -> None:
-    """An object tells its defaults like settings that were given: they count as the former ones."""
-    made = {
-        "strategies": {"a": fedavg(), "b": fdms(weighting="clients"), "c": fedavg()},
-        "availability": {"half": FixedDropout(0.5, keep_one_per_group=True, first_round_full=True)},
-    }
-    of_objects(**made).run(tmp_path)
-    now = {
-        "strategies": {"a": fedavg(), "b": fdms(), "c": fedavg(local=Local(lr=0.2))},
-        "availability": {"half": FixedDropout(0.5)},
-    }
-    capsys.readouterr()
-    of_objects(**now).run(tmp_path)
-    told = (
-        "Defaults have changed since this study ran: availability.keep_one_per_group is now False "
-        "(was True), availability.first_round_full is now False (was True)"
-    )
-    weighting = "weighting is now 'examples' (was 'clients')"
-    # "c" runs again because of what was changed in it
-    assert capsys.readouterr().err.splitlines()[0] == f"{told}, {weighting}: 2 of 3 cells run again"
-    now["availability"] = {"half": FixedDropout(0.25)}  # of one's own making
-    of_objects(**now).run(tmp_path)
-    assert "Defaults have changed" not in capsys.readouterr().err

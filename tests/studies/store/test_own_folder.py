@@ -126,15 +126,6 @@ def test_an_error_that_is_another_one_is_shown(tmp_path, command):
         assert word in command("show", str(tmp_path)).out
 
 
-def test_a_folder_of_an_earlier_version_says_what_to_do(tmp_path, command):
-    list(run_in(tmp_path / "run"))
-    (tmp_path / "run" / "run.json").unlink()
-    shown = command("show", str(tmp_path / "run"))
-    assert "a simulation that an earlier version kept" in shown.err
-    run_in(tmp_path / "run").close()
-    assert "1 done" in command("show", str(tmp_path / "run")).out
-
-
 def test_a_folder_called_simulation_is_found(tmp_path, command, monkeypatch):
     monkeypatch.chdir(tmp_path)
     list(run_in(Path("simulation")))

@@ -18,28 +18,15 @@ MOST_SHOWN = 5  # ids in a warning
 
 @dataclass(frozen=True, eq=False)
 class Declared:
-    """Expected clients, and what the user says of them.
-
-    Parameters
-    ----------
-    ids : tuple of str
-        Of the clients that are expected.
-    known : Population, optional
-        What is known of these, in the same order.
-    """
+    """Expected clients, and what the user says of them."""
 
     ids: tuple[str, ...] = ()
-    known: Population | None = None
+    known: Population | None = None  # of these, in the same order
 
     def of(self, ids: Sequence[str], stored: Population | None) -> Population:
         """What was declared of these clients, in their order.
 
-        Parameters
-        ----------
-        ids : sequence of str
-            Whose facts are wanted.
-        stored : Population, optional
-            Of a run that has begun: parts were made for its facts, so that all but sizes are its.
+        Parts of a run that has begun were made for the facts in `stored`: all but sizes are its.
         """
         n, known = len(ids), self.known
         if known is None:

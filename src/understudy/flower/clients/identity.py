@@ -13,7 +13,6 @@ from understudy.core.types import Reason
 
 LONGEST_ID = 200  # characters
 OF_A_START = re.compile(r"key-[0-9a-f]{16}|node-\d+")  # ids that last as long as a SuperNode's key
-REPLACED = "unreadable id "  # how an id begins that stands in place of one that cannot be one
 
 Names = Mapping[str, set[int]]  # registered name → ids of the connected nodes that have it
 
@@ -64,36 +63,16 @@ def check_id(name: str, client_id: object) -> None:
     size = ""
     if isinstance(client_id, str):
         size = f" ({len(client_id):,} characters)"
-        if "," not in client_id and client_id == client_id.strip() and _is_one_line(client_id):
-            if not is_replaced(client_id):
-                return
-            raise ValueError(
-                f"{name}: expected an id that does not begin with {REPLACED!r}, as those do that "
-                f"are written in place of others, got {shown(client_id)}"
-            )
+        if "," not in client_id and client_id == client_id.strip() and is_one_line(client_id):
+            return
     raise ValueError(
         f"{name}: expected 1 to {LONGEST_ID} printable characters in one line, without commas and "
         f"without spaces around them, got {shown(client_id)}{size}"
     )
 
 
-def stored_id(client_id: str) -> str:
-    """An id as a roster holds it, or another one where an earlier version took what is none now.
-
-    Ids with commas or spaces around them stay: they are lines all the same.
-    """
-    if _is_one_line(client_id):
-        return client_id
-    digest = sha256(client_id.encode(errors="surrogatepass")).hexdigest()
-    return f"{REPLACED}{shown(client_id)} {digest[:16]}"
-
-
-def is_replaced(client_id: str) -> bool:
-    """Whether this stands in place of an id that cannot be one: nobody can be asked under it."""
-    return client_id.startswith(REPLACED)
-
-
-def _is_one_line(client_id: str) -> bool:
+def is_one_line(client_id: str) -> bool:
+    """Whether something can be a line in files and logs, as each id in a roster is."""
     return 0 < len(client_id) <= LONGEST_ID and client_id.isprintable()
 
 

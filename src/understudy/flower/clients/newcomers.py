@@ -8,20 +8,12 @@ from collections.abc import Callable, Sequence
 def refused_newcomers(
     before: int, n_clients: int, accept: Callable[[Sequence[int]], None]
 ) -> dict[int, str]:
-    """Newcomers that are not accepted, and why.
+    """Newcomers, those from number `before` on, that are not accepted, and why.
 
     A group that is refused is halved, so that one client that a part refuses keeps nobody else out;
-    where there is room for some only, the first are accepted.
-
-    Parameters
-    ----------
-    before : int
-        How many clients are no newcomers.
-    n_clients : int
-        How many there are with them.
-    accept : function of numbers of clients
-        Raises ValueError or MemoryError where a part cannot have these. Where there would be no
-        client at all, that is raised here too.
+    where there is room for some only, the first are accepted. `accept` raises ValueError or
+    MemoryError where a part cannot have these numbers; where there would be no client at all, that
+    is raised here too.
     """
     accepted, refused = list(range(before)), {}
     groups = [list(range(before, n_clients))] if n_clients > before else []

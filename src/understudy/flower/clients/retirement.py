@@ -9,7 +9,6 @@ from pathlib import Path
 
 from understudy.core.files import file_named, no_link_opener, sync_folder
 from understudy.core.json_lines import is_damaged, is_sealed, sealed
-from understudy.core.printable import is_printable
 from understudy.core.shown import shown
 from understudy.flower.clients.roster import Roster
 from understudy.flower.clients.vanished import why_not_matched
@@ -18,7 +17,6 @@ from understudy.memory.tensor_stream import CheckpointError, named_faults
 from understudy.server import checkpoint
 
 # A JSON object with ids of clients and a checksum in each line: no damage retires somebody else.
-# Lines of FILE from before there were checksums are the id as it is.
 FILE = "retired"
 SAME = "same_as"
 MOST_SHOWN = 20  # ids in an error message
@@ -130,16 +128,11 @@ def _requests(folder: Path | None, name: str, *keys: str) -> list[list[str]]:
 def _ids(path: Path, number: int, line: bytes, keys: tuple[str, ...]) -> list[str]:
     """Whom a line names."""
     try:
-        if line.startswith(b"{") or is_sealed(line) or path.name != FILE:
-            plain = json.loads(line.decode())
-            ids = [plain[key] for key in keys]
-            if is_damaged(line) or not is_sealed(line):
-                raise ValueError("it does not fit its checksum")
-            are_ids = all(isinstance(one, str) for one in ids)
-        else:
-            ids = [line.removesuffix(b"\r").decode()]
-            are_ids = is_printable(ids[0])
-        if not are_ids:
+        plain = json.loads(line.decode())
+        ids = [plain[key] for key in keys]
+        if is_damaged(line) or not is_sealed(line):
+            raise ValueError("it does not fit its checksum")
+        if not all(isinstance(one, str) for one in ids):
             raise ValueError("it is no text")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         what = "to retire" if path.name == FILE else "and of the one that it is the same as"

@@ -21,9 +21,8 @@ from understudy.flower.clients.identity import (
     Names,
     Node,
     check_id,
-    is_replaced,
+    is_one_line,
     key_id,
-    stored_id,
 )
 from understudy.flower.clients.stored_records import records
 
@@ -96,7 +95,6 @@ class Roster:
         self._by_key: dict[str, list[int]] = {}
         self._by_name: dict[str, set[int]] = {}  # registered name → numbers
         self._turned_away: dict[int, str] = {}  # node → when it connected
-        self.replaced: list[str] = []  # what stands in place of stored ids that can be none now
         for client_id in ids:
             check_id("clients", client_id)
             if client_id in self._number:
@@ -211,7 +209,7 @@ class Roster:
 
     def _refuse_unless_its_own(self, node: Node, who: Identity, names: Names) -> None:
         number = self._number.get(who.id)
-        if number is None or is_replaced(who.id):
+        if number is None:
             try:
                 check_id(f"{node}: id", who.id)
             except ValueError as error:
@@ -428,10 +426,8 @@ class Roster:
         """What `to_json` wrote. Nodes are those of the last run: some may be there still."""
         roster = cls(keys=keys)
         for client in records(Client, text):
-            client.id, before = stored_id(client.id), client.id
-            if client.id != before:
-                client.key, client.name, client.node = "", "", 0  # nobody can be asked under it
-                roster.replaced.append(client.id)
+            if not is_one_line(client.id):  # it goes into logs
+                raise ValueError(f"Client.id: expected a line of text, got {shown(client.id)}")
             if client.id in roster._number:
                 raise ValueError(f"Client.id: expected distinct ids, got {shown(client.id)} twice")
             roster._keep(client, bool(client.node) and not client.forgotten)

@@ -41,14 +41,8 @@ def aggregate(
 ) -> MetricRecord | None:
     """The metrics of a round; None where nobody reports any.
 
-    Parameters
-    ----------
-    replies : mapping
-        Client's id → its reply, of those whose reply was taken.
-    examples_key : str
-        The metric by which the others are weighted.
-    function : optional
-        The user's own, called as Flower's FedAvg calls it, with replies of the same keys only.
+    `replies` are those that were taken, by the client's id. The user's own `function` is called as
+    Flower's FedAvg calls it, with replies of the same keys only.
     """
     named_well = [_well_named(client, reply, examples_key) for client, reply in replies.items()]
     fitting = _alike(named_well, examples_key)

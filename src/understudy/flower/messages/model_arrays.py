@@ -44,36 +44,22 @@ class Unreadable(Exception):
 class ModelArrays:
     """What the arrays of a model look like, and where each lies in the flat vector.
 
-    Parameters
-    ----------
-    names, shapes, dtypes
-        Of all arrays, in the order in which the app sends them.
-    in_vector : tuple of int
-        Which of them form the vector, and in which order: parameters, then floating buffers.
-    n_parameters : int
-        How many entries of the vector are parameters.
-    dtype : torch.dtype
-        Of the vector: the widest floating type among them, and float32 at least.
+    Names, shapes and types are of all arrays, in the order in which the app sends them.
     """
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[str, ...]
-    in_vector: tuple[int, ...]
-    n_parameters: int
-    dtype: torch.dtype
+    in_vector: tuple[int, ...]  # which form the vector: parameters, then floating buffers
+    n_parameters: int  # entries of the vector
+    dtype: torch.dtype  # the widest floating type among them, float32 at least
 
     @classmethod
     def of(cls, record: ArrayRecord, buffers: Sequence[str] = BUFFERS) -> ModelArrays:
         """The format of a record.
 
-        Parameters
-        ----------
-        record : ArrayRecord
-            The app's first arrays.
-        buffers : sequence of str
-            Patterns of the names that are buffers, not parameters: averaged like them, and left
-            out of norms, similarities and server optimizers.
+        `buffers` are patterns of the names that are buffers, not parameters: averaged like them,
+        and left out of norms, similarities and server optimizers.
         """
         names = tuple(record)
         shapes = tuple(tuple(record[name].shape) for name in names)

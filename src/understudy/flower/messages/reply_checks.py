@@ -93,25 +93,10 @@ def read_update(
     arrays_key: str,
     examples_key: str,
 ) -> Update:
-    """A client's update.
+    """A client's update, of a reply with the local model and metrics; else `Unreadable` says why.
 
-    Parameters
-    ----------
-    content : RecordDict
-        The reply: one ArrayRecord with the local model, and metrics.
-    model : ModelArrays
-        What the arrays must look like.
-    start : (d,) tensor
-        The model that the client began with.
-    limits : Limits
-        What is too much.
-    arrays_key, examples_key : str
-        Where the arrays and the number of examples are.
-
-    Raises
-    ------
-    Unreadable
-        With the reason why it is refused.
+    `start` (d,) is the model that the client began with; the keys say where the arrays and the
+    number of examples are.
     """
     megabytes = megabytes_of(content)
     largest = 2 * model.megabytes + ROOM if limits.megabytes is None else limits.megabytes

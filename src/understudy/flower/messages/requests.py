@@ -208,18 +208,10 @@ def collect(
 
     Parameters
     ----------
-    grid : Grid
-        Flower's.
     asked : mapping
         Message id → the node it was sent to, as it was then.
     earlier : iterable of str
         Messages of earlier rounds that may be answered meanwhile.
-    timing : Timing
-        Deadline, quorum, grace, and how often to poll.
-    clock : Clock
-        Time.
-    calls : GridCalls
-        Takes down which calls fail.
     failed : dict
         Message id → what its last pull raised, kept from call to call. Such a pull is made again:
         whether a reply was lost with it, Flower says then.

@@ -14,12 +14,8 @@ from understudy.flower.rounds.server import LiveServer
 class GlobalModel:
     """The arrays that the app gave, then those that the rounds made of them.
 
-    Parameters
-    ----------
-    server : LiveServer
-        Holds the vector once the federation has begun.
-    buffers : sequence of str
-        Patterns of the names of arrays that are buffers, not parameters.
+    The server holds the vector once the federation has begun. `buffers` are patterns of the names
+    of arrays that are buffers, not parameters.
     """
 
     def __init__(self, server: LiveServer, buffers: Sequence[str]) -> None:

@@ -24,20 +24,10 @@ def population(
     reports: Reports,
     earlier_counts: Floats | None,
 ) -> Population:
-    """Everyone known by now.
+    """Everyone known by now, and of the retired nothing.
 
-    Parameters
-    ----------
-    n_clients : int
-        How many there are.
-    retired : list of int
-        Those of whom nothing may be known any more.
-    declared : Population
-        What the user gave: see `Declared.of`.
-    reports : mapping
-        Client → what it reported.
-    earlier_counts : (N, C) array, optional
-        Label histograms known before.
+    `declared` is what the user gave (see `Declared.of`), `earlier_counts` are the (N, C) label
+    histograms known before.
     """
     known = declared
     for number in retired:

@@ -40,18 +40,7 @@ class Introduced(NamedTuple):
 class Membership:
     """The clients of a live federation, and the nodes that they are reached by.
 
-    Parameters
-    ----------
-    server : LiveServer
-        Holds the roster and the state.
-    mailbox : ReplyBox
-        Messages that were not answered yet.
-    limits : Limits
-        What a report may be at most, and how many clients there may be.
-    examples_key : str
-        The metric that holds the number of examples.
-    members : Members
-        Who is expected, who leaves, and whether new nodes are asked who they are.
+    `examples_key` is the metric that holds the number of examples.
     """
 
     def __init__(
@@ -97,21 +86,8 @@ class Membership:
         """Find out who new nodes are; a round waits for answers only as long as nobody is known.
 
         (And the first one of a process, since the nodes may be others than those of the last.)
-
-        Parameters
-        ----------
-        nodes : sequence of Node
-            Those that are connected.
-        grid : Grid
-            Flower's.
-        introduction : function of a node
-            The message that asks it who it is.
-
-        Returns
-        -------
-        dict
-            Node id → what it was asked and its update, of nodes whose app trained instead of
-            introducing itself.
+        Returned are, by node id, what nodes were asked whose app trained instead of introducing
+        itself, and their updates.
         """
         mailbox = self._mailbox
         self._release(nodes)

@@ -12,18 +12,10 @@ from understudy.core.types import Floats, Ints, RoundEnd, RoundStart, Setup
 
 @dataclass(frozen=True)
 class Sampled:
-    """A share of the reachable clients, by chance, but not fewer than a minimum.
+    """A share of the reachable clients, by chance, but not fewer than a minimum."""
 
-    Parameters
-    ----------
-    share : float
-        Of those who can be reached, rounded down.
-    at_least : int
-        As far as there are so many.
-    """
-
-    share: float
-    at_least: int = 0
+    share: float  # of those who can be reached, rounded down
+    at_least: int = 0  # as far as there are so many
 
     def __post_init__(self) -> None:
         checks.number("share", self.share, low=0, high=1, low_open=True)

@@ -139,12 +139,6 @@ class LiveServer:
                     raise ValueError(
                         f"roster: expected {state.n_clients} clients, got {len(self.roster)}"
                     )
-            for client_id in self.roster.replaced:
-                logger.warning(
-                    "the roster holds an id that can be none: its client is now called %r, and is "
-                    "not asked any more",
-                    client_id,
-                )
             state.population = known_facts.with_claims(state.population)
             confirm(state, self._declared_of(self.roster.clients, state.population))
             if any(client.retired for client in self.roster.clients):
@@ -294,12 +288,7 @@ class LiveServer:
     ) -> list[tuple[Client, str]]:
         """Take newcomers that are not accepted off the roster; them, and why.
 
-        Parameters
-        ----------
-        before : int
-            How many clients are no newcomers.
-        accept : function of a population
-            Raises where a part cannot have these clients.
+        `before` clients are no newcomers; `accept` raises where a part cannot have a population.
         """
         refused = refused_newcomers(
             before, len(self.roster), lambda numbers: accept(self._population(numbers))

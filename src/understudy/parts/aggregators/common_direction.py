@@ -18,20 +18,8 @@ def common_direction(
     """(n,) c ≥ 0 with ⟨D̂_k, Σ c_j D̂_j⟩ ≥ b_k = Σ_j s_j max(⟨D̂_k, D̂_j⟩, 0), up to the ridge.
 
     c = argmin c'(G + ρI)c − 2b'c with 0 ≤ c ≤ bound · s, G in units of its mean diagonal; None
-    where the search did not end.
-
-    Parameters
-    ----------
-    gram : (n, n)
-        Scalar products of the stand-ins.
-    share : (n,)
-        s, above 0.
-    ridge : float
-        ρ > 0.
-    centred : bool
-        b + ρs in place of b: without conflict, that is with G ≥ 0, c is then s.
-    bound : float, optional
-        At least 1; None: no upper bound.
+    where the search did not end. `bound` is at least 1, or None: no upper bound. Where `centred`,
+    b + ρs takes the place of b: without conflict, that is with G ≥ 0, c is then s.
     """
     size = np.trace(gram) / len(gram)
     if not 0 < size < np.inf:
@@ -44,17 +32,8 @@ def common_direction(
 
 
 def box_least(matrix: Floats, side: Floats, upper: Floats) -> Floats | None:
-    """x minimising x'Mx − 2b'x with 0 ≤ x ≤ upper; None where that takes too long.
+    """x minimising x'Mx − 2b'x with 0 ≤ x ≤ upper, M > 0; None where that takes too long.
 
-    Parameters
-    ----------
-    matrix : (n, n)
-        M, symmetric and positive definite.
-    side, upper : (n,)
-        b; and the upper bounds, above 0, infinity for none.
-
-    Notes
-    -----
     Block principal pivoting: solve for those inside their bounds, move whatever is then on the
     wrong side of a bound, all at once; where that does not make fewer wrong, one at a time, the
     last of them, which ends for certain (Júdice & Pires, Computers & Operations Research 21, 1994).

@@ -169,16 +169,8 @@ def _counted(contributions: Contributions, mixtures: bool) -> Contributions:
 def rows_held(contributions: Contributions, is_held: Callable[[float], bool]) -> float:
     """How many rows, whichever they are, may be hostile: the statistic stays within the others.
 
-    Parameters
-    ----------
-    contributions : Contributions
-        What is aggregated.
-    is_held : function of a share of the weight
-        Whether hostile rows that have this share of it are held.
-
-    Notes
-    -----
-    A mixture of rows is taken to be hostile as soon as one row is.
+    `is_held` says whether hostile rows of some share of the weight are held. A mixture of rows is
+    taken to be hostile as soon as one row is.
     """
     rows, coefs = contributions.by_row()
     if not coefs.sum() > 0:

@@ -56,15 +56,9 @@ def stand_ins(
 ) -> StandIns:
     """The stand-ins of all who are represented.
 
-    Parameters
-    ----------
-    contributions : Contributions
-        With shares, or with coefficients that are not negative: a client's share is their sum.
-    n_parameters : int
-        Where the buffers begin: scalar products look at the entries before.
-    groups : (c,) ints, optional
-        The group of each entry's client, by the number of one of its clients; without it, each
-        client is one by itself.
+    Contributions have shares, or coefficients that are not negative: a client's share is their sum.
+    `groups` (c,) has the group of each entry's client, by the number of one of its clients; without
+    it, each client is one by itself.
     """
     clients, which = np.unique(contributions.ids, return_inverse=True)
     share = np.zeros(len(clients))

@@ -21,31 +21,15 @@ _WORD = 2**64 - 1
 
 
 def factors(seed: int, step: int, layer: int, n: int, p: float, first: int = 0) -> Floats:
-    """(n,) what a dropout layer multiplies by: 0 with probability p, else 1 / (1 − p).
+    """(n,) what a dropout layer multiplies by: 0 with probability p < 1, else 1 / (1 − p).
 
-    Parameters
-    ----------
-    seed : int
-        64 bits of the run, the round and the client: ``torch_seed(seed, "dropout", …)``.
-    step : int
-        Which of the client's local steps.
-    layer : int
-        Which of the net's dropout layers, in the order of their calls.
-    n : int
-        Numbers of the batch, in the order of its memory.
-    p : float
-        Share that is dropped, 0 ≤ p < 1.
-    first : int
-        Position of the first of them.
+    `seed` has 64 bits: ``torch_seed(seed, "dropout", …)`` of the run, the round and the client;
+    `step` is the client's local step, `layer` the number of the dropout layer in the order of their
+    calls, `first` the position of the first number in the batch, in the order of its memory.
 
-    Notes
-    -----
-    SplitMix64 counts with the golden ratio and mixes the count; here the count begins where seed,
-    step and layer say.
-
-    References
-    ----------
-    Steele, Lea & Flood, Fast Splittable Pseudorandom Number Generators, OOPSLA 2014.
+    SplitMix64 (Steele, Lea & Flood, Fast Splittable Pseudorandom Number Generators, OOPSLA 2014)
+    counts with the golden ratio and mixes the count; here the count begins where seed, step and
+    layer say.
     """
     stream = _mixed(seed)
     for coordinate in (step, layer):

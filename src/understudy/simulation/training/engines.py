@@ -35,17 +35,8 @@ def choose(
 ) -> EngineChoice:
     """The engine for a recipe and its data.
 
-    Parameters
-    ----------
-    recipe : Recipe
-        What is to be trained, and how.
-    x, y : torch.Tensor
-        The data.
-    engine : {"auto", "loop", "kernels"}
-        ``"auto"``: the kernels where the rule says so and they are there. ``"kernels"``: an error
-        where they cannot train it.
-    assume_installed : bool
-        True: choose as if the kernels were there, to tell of a machine that has them.
+    ``"auto"``: the kernels where the rule says so and they are there. ``"kernels"``: an error where
+    they cannot train it. `assume_installed` tells of a machine that has them.
     """
     checks.choice("engine", engine, ENGINES)
     try:

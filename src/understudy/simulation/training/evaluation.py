@@ -32,21 +32,11 @@ PARTS = ("test", "validation", "train")  # what a model can be evaluated on
 
 @dataclass(frozen=True, eq=False)
 class Evaluator:
-    """Measures the model of a run.
-
-    Parameters
-    ----------
-    federation : Federation
-        The examples.
-    settings : Simulation
-        What is measured, and when.
-    outputs : function
-        Of parameters and indices of examples: what the model says to them.
-    """
+    """Measures the model of a run."""
 
     federation: Federation
     settings: Simulation
-    outputs: Callable[[torch.Tensor, Ints], torch.Tensor]
+    outputs: Callable[[torch.Tensor, Ints], torch.Tensor]  # of a model, for examples
 
     def after(self, t: int, params: torch.Tensor) -> tuple[dict[str, float], dict[str, Floats]]:
         """What is to be measured after round `t`: of all, and (N,) for each client."""
@@ -125,19 +115,9 @@ def client_losses(
 ) -> Floats:
     """(len(ids),) mean loss on each client's validation (else training) examples.
 
-    Parameters
-    ----------
-    outputs : function
-        Of indices of examples: what the model says to them.
-    federation : Federation
-        The examples.
-    ids : (k,) int
-        The clients.
-    loss : function
-        Of outputs and labels; the mean over them.
-    together : bool
-        Ask once for the examples of all clients, where no answer depends on who else is asked;
-        otherwise client by client, so that each one's batches are its own.
+    With `together`, `outputs` is asked once for the examples of all clients, where no answer
+    depends on who else is asked; otherwise client by client, so that each one's batches are its
+    own.
     """
     validation = federation.validation
 

@@ -38,12 +38,9 @@ WHOLE = (INT64, np.dtype(np.int32))
 def kernel_plan(
     recipe: Recipe, x: torch.Tensor, y: torch.Tensor, layers: Sequence[Layer] | None = None
 ) -> Plan:
-    """The plan by which the kernels train a recipe; `layers` are those of its module, if known.
+    """The plan by which the kernels train a recipe; `Refused` says why they cannot.
 
-    Raises
-    ------
-    Refused
-        Where they cannot; says why.
+    `layers` are those of its module, if known.
     """
     if recipe.loss is not cross_entropy:
         raise Refused("the loss is not torch's cross_entropy")
@@ -92,18 +89,8 @@ class KernelEngine:
     """Trains clients by compiled kernels: same steps as the loop, all of a client in one call.
 
     Data, labels and parameters are looked at anew in every call: they may have been changed or
-    taken away since the last one. Threads that share an engine wait for each other.
-
-    Parameters
-    ----------
-    recipe : Recipe
-        What to train, and how.
-    x, y : torch.Tensor
-        The data.
-    plan : Plan, optional
-        What `kernel_plan` said to them.
-    library : Library, optional
-        The compiled kernels; by default the best that this machine runs.
+    taken away since the last one. Threads that share an engine wait for each other. By default the
+    library is the best that this machine runs.
     """
 
     def __init__(

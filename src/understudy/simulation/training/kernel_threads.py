@@ -36,13 +36,9 @@ class ThreadsAreGone(RuntimeError):
 class KernelThreads:
     """Does the parts of a round, or of an evaluation, in several threads.
 
-    Parameters
-    ----------
-    engine : KernelEngine
-        Where there is one thread or one part; each thread gets another with the same plan.
-    n_threads : int
-        How many. They are started by the first call that has more than one part, in a child of a
-        fork anew.
+    `engine` works where there is one thread or one part; each thread gets another with the same
+    plan. Threads are started by the first call that has more than one part, in a child of a fork
+    anew.
     """
 
     def __init__(self, engine: KernelEngine, n_threads: int) -> None:
@@ -148,14 +144,9 @@ if hasattr(os, "register_at_fork"):
 
 
 class Work:
-    """Parts that threads take one after the other.
+    """Parts that threads take one after the other, in their order.
 
-    Parameters
-    ----------
-    task : function
-        Of an engine, a part and this object: its result.
-    parts : sequence
-        In the order in which they are taken.
+    `task` makes the result of an engine, a part and this object.
     """
 
     def __init__(self, task: Callable[[KernelEngine, Any, Work], Any], parts: Sequence[Any]):

@@ -28,20 +28,9 @@ def prepared(
 ) -> tuple[Recipe, Cost]:
     """A recipe with its convolution kernels and its engine chosen, and what a forward pass costs.
 
-    Parameters
-    ----------
-    recipe : Recipe
-        What is to be trained, and how. Its module is on the CPU; its weights are laid densely, as
-        they lie in training, and keep their values.
-    x, y : torch.Tensor
-        The data.
-    engine : {"auto", "loop", "kernels"}
-        See `understudy.simulation.training.engines`.
-
-    Raises
-    ------
-    ValueError
-        Where the targets do not fit the loss and the model's outputs, or ``"kernels"`` cannot be.
+    Its module is on the CPU; its weights are laid densely, as they lie in training, and keep their
+    values. A ValueError where the targets do not fit the loss and the model's outputs, or the
+    engine ``"kernels"`` cannot be.
     """
     with alone_in_torch(), one_thread(), forked("cpu"), torch.autocast("cpu", enabled=False):
         for entry in Layout.of(recipe.module).entries(recipe.module).values():

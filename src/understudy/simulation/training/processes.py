@@ -33,18 +33,10 @@ getattr(__import__(module, fromlist=[name]), name)(line, *arguments)
 
 
 class Child:
-    """A process that runs ``module.name(line, *arguments)``.
+    """A process that runs ``module.name(line, *arguments)``, and ends when that does.
 
-    Parameters
-    ----------
-    module, name : str
-        The function; its end is the child's end.
-    *arguments
-        Picklable.
-    environment : mapping
-        Added to this process's environment.
-    descriptors : sequence of int
-        Open files that it has too, under the same numbers.
+    Arguments are picklable; `environment` is added to this process's; `descriptors` are open files
+    that it has too, under the same numbers.
     """
 
     def __init__(

@@ -38,15 +38,9 @@ SUBTRACTIONS = frozenset({"sub", "subtract", "rsub", "__sub__", "__rsub__"})
 def check_targets(module: nn.Module, loss: Loss, x: torch.Tensor, y: torch.Tensor) -> None:
     """Raise where a loss would broadcast outputs against targets, or takes no such targets.
 
-    Parameters
-    ----------
-    module : torch.nn.Module
-        The model; it is not changed.
-    loss : function
-        Of outputs and targets. It may compare what it likes, in shapes of its own: refused are
-        torch's elementwise losses, and differences, of outputs and targets of different shape.
-    x, y : tensors
-        The examples; the first few are looked at.
+    The first few examples are looked at. A loss may compare what it likes, in shapes of its own:
+    refused are torch's elementwise losses, and differences, of outputs and targets of different
+    shape.
     """
     if loss is F.cross_entropy:
         if y.is_floating_point() and not _probabilities(y):

@@ -64,16 +64,9 @@ class WorkerDied(RuntimeError):
 
 
 class Workers:
-    """Processes that work for one recipe. They outlive it: the next run finds them started.
+    """Processes, of one thread each, that work for one recipe.
 
-    Parameters
-    ----------
-    recipe : Recipe
-        What to train, and how.
-    x, y : Handle
-        The data.
-    n_workers : int
-        How many processes, of one thread each.
+    They outlive it: the next run finds them started.
     """
 
     def __init__(self, recipe: Recipe, x: Handle, y: Handle, n_workers: int) -> None:

@@ -38,24 +38,12 @@ Label = str | float | int | bool | None
 
 @dataclass(frozen=True)
 class DataRecipe:
-    """Data by name: what `federate` is called with.
+    """Data by name: what `federate` is called with."""
 
-    Parameters
-    ----------
-    name : str
-        A data set, or ``module:name``.
-    partition : str, optional
-        None for data that come divided.
-    seed : int
-        Of the division; `Task` puts its own there when the study says ``seed = "run"``.
-    settings : mapping
-        All else: `test`, `validation`, `root`, `normalise`, and the partition's own.
-    """
-
-    name: str
-    partition: str | None = None
-    seed: int = 0
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    name: str  # a data set, or ``module:name``
+    partition: str | None = None  # None for data that come divided
+    seed: int = 0  # of the division; `Task` puts its own there for ``seed = "run"``
+    settings: Mapping[str, Any] = field(default_factory=dict)  # all else, also the partition's own
 
     def federation(self) -> Federation:
         """The data, divided."""

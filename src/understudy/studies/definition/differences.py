@@ -103,16 +103,8 @@ def in_a_sentence(
 ) -> str | None:
     """What rows differ in besides their method; None where they do not.
 
-    Parameters
-    ----------
-    found : sequence of Difference
-        From `baseline`; those that are the method itself are left out.
-    baseline : str
-        The strategy that others are compared with.
-    others : sequence of str
-        All other rows.
-    is_first : bool
-        It is no baseline, only the first row.
+    `found` are differences from `baseline`, the strategy that all `others` are compared with, or
+    only the first row (`is_first`); those that are the method itself are left out.
     """
     together: dict[tuple[str, str, str], list[str]] = {}
     for one in found:

@@ -80,12 +80,7 @@ class Estimate:
 def estimate(cells: Iterable[Cell], *, with_kernels: bool = False) -> Estimate:
     """What some cells need; the same cell counts once.
 
-    Parameters
-    ----------
-    cells : iterable of Cell
-        What is to be run.
-    with_kernels : bool
-        Count as for a machine that has the compiled kernels, whatever this one has.
+    `with_kernels` counts as for a machine that has the compiled kernels, whatever this one has.
     """
     chosen = {cell.key: cell for cell in cells}
     counted: dict[str, tuple[float, int]] = {}

@@ -71,14 +71,8 @@ class Draft:
 class Grid:
     """The cells of one study.
 
-    Parameters
-    ----------
-    blocks : list of StudyBlock
-        Its rectangles, as whole documents.
-    known : mapping
-        The study's document before the blocks, for labels that only some of them have.
-    path : tuple of str
-        Folders where plug-ins are found.
+    `blocks` are its rectangles, as whole documents; `known` is its document before the blocks, for
+    labels that only some of them have; `path` has the folders where plug-ins are found.
     """
 
     def __init__(

@@ -19,7 +19,6 @@ from torch import nn
 
 from understudy.core.describe import describe, described_function
 from understudy.core.module_origin import is_known
-from understudy.moved import first_name
 from understudy.registry import named
 from understudy.simulation.data.federate import federate
 from understudy.simulation.data.federation import Federation
@@ -33,6 +32,18 @@ from understudy.studies.definition.plugins import imported
 
 if TYPE_CHECKING:
     from understudy.studies.definition.cell import DataRecipe
+
+# modules that were moved, and what a key still calls them
+_FIRST = {
+    "understudy.papers.fedgs_synthetic": "understudy.simulation.data.fedgs_synthetic",
+    "understudy.papers.readings": "understudy.studies.builtin.readings",
+}
+
+
+def first_name(place: str) -> str:
+    """``module:name`` as it was when the module was new: what a key of a cell is made of."""
+    module, colon, name = place.partition(":")
+    return f"{_FIRST.get(module, module)}{colon}{name}"
 
 
 def canonical_data(recipe: DataRecipe) -> dict[str, Any]:
@@ -168,14 +179,9 @@ def _origins(module: str, name: str) -> set[str]:
 
 
 def source_digest(name: str, when_imported: Mapping[str, str] | None = None) -> str | None:
-    """The sha256 of a module's file, or of one definition of the program itself.
+    """The sha256 of a module's file, or of one definition of the program (``__main__:definition``).
 
-    Parameters
-    ----------
-    name : str
-        A module, or ``__main__:definition``.
-    when_imported : mapping, optional
-        Module → sha256 of its file as it was when it was imported; else as it is now.
+    `when_imported` has the files' as they were when they were imported; else they count as now.
     """
     module, _, definition = name.partition(":")
     if definition:

@@ -120,19 +120,10 @@ def path_of(key: str) -> Path:
 
 
 def put(document: Document, path: Path, value: Any, *, whole: bool = False) -> Document:
-    """The document with a value at a key; tables are amended unless they name something.
+    """The document, as `document.normal` makes it, with a value at a key; the given one stays.
 
-    Parameters
-    ----------
-    document : dict
-        Of the form that `document.normal` makes; it stays as it is.
-    path : tuple of str
-        The key.
-    value : any
-        Of ``strategies`` and ``availability``: a list keeps only these labels.
-    whole : bool
-        Whether a table of ``strategies`` or ``availability`` takes the place of all that were
-        there.
+    Tables are amended unless they name something, or, of ``strategies`` and ``availability``, take
+    the place of all that were there (`whole`); a list of these keeps only these labels.
     """
     first, rest = path[0], path[1:]
     if first == "axes":

@@ -11,10 +11,7 @@ DEEPEST = 32  # tables and lists in each other; studies have six
 def parsed_toml(text: str) -> dict[str, Any]:
     """The table that a text stands for.
 
-    Raises
-    ------
-    ValueError
-        Where it is no TOML, has numbers of thousands of digits, or is nested too deeply.
+    A ValueError where it is no TOML, has numbers of thousands of digits, or is nested too deeply.
     """
     try:
         table = tomllib.loads(text)

@@ -21,25 +21,11 @@ def kept_local(
     varied: Iterable[str] = (),
     weighting: str = methods.PAPER,
 ) -> dict[str, dict[str, tuple[str, str]]]:
-    """Where strategies given as objects keep a local training that is not the study's.
+    """Where strategies given as objects keep a local training that is not the study's `local`.
 
-    A weighting too, under the key of that name.
-
-    Parameters
-    ----------
-    strategies : mapping
-        Label → what the study says of a strategy.
-    local : mapping or str
-        The study's own.
-    varied : iterable of str
-        Keys such as ``"local.lr"`` that reach all strategies: axes, and what is tuned.
-    weighting : str
-        The study's own, where it says one.
-
-    Returns
-    -------
-    dict
-        Label → key → its own value and the study's, in words.
+    By label and key: its own value and the study's, in words. A weighting too, under the key of
+    that name. Keys in `varied`, such as ``"local.lr"``, reach all strategies: axes, and what is
+    tuned.
     """
     given = {} if local == methods.PAPER else dict(methods.local_table(local))
     if "epochs" in given:

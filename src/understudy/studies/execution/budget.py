@@ -26,24 +26,12 @@ log = logging.getLogger("understudy")
 
 @dataclass(frozen=True)
 class Budget:
-    """What is shared out.
+    """What is shared out."""
 
-    Parameters
-    ----------
-    cores : int
-        Cores this process may use.
-    at_once : int
-        Cells that are run at the same time.
-    need : int
-        Bytes that a cell needs, about; of the largest one.
-    memory : int
-        Bytes that may be used.
-    """
-
-    cores: int
-    at_once: int
-    need: int
-    memory: int
+    cores: int  # that this process may use
+    at_once: int  # cells
+    need: int  # bytes that a cell needs, about; of the largest one
+    memory: int  # bytes that may be used
 
     @property
     def words(self) -> str:
@@ -64,16 +52,9 @@ class Budget:
 
 
 def budget(cells: Sequence[Cell], jobs: int | None = None, memory: int | None = None) -> Budget:
-    """As many cells at once as cores and memory allow.
+    """As many cells at once as cores and memory (in bytes) allow, but not more than `jobs`.
 
-    Parameters
-    ----------
-    cells : sequence of Cell
-        Those that are to be run.
-    jobs : int, optional
-        At most so many at once; by default as many as there are cores.
-    memory : int, optional
-        Bytes; by default what is free now.
+    By default as many as there are cores, in the memory that is free now.
     """
     if jobs is not None and jobs < 1:
         raise ValueError(f"jobs: expected an integer >= 1, got {jobs}")

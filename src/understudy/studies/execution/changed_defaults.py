@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from understudy.core.describe import differing
 from understudy.core.printable import one_line, printable
-from understudy.server.weights import CLIENTS
 from understudy.studies.definition.document import TOLD
 from understudy.studies.definition.overrides import LISTED
 from understudy.studies.store.schema import StoreError
@@ -22,13 +21,6 @@ MOST = 4  # settings that are named
 LONGEST = 40  # characters of a value
 NOT_OF_A_CELL = (*TOLD, "seeds", "axes", "blocks")  # keys of a study; cells are found by labels
 LABELLED = (*LISTED, "block")
-# what an object made in Python tells does not say whether somebody gave it: class, field → the
-# default that it had when studies were stored
-BEFORE: Mapping[tuple[str, str], Any] = {
-    ("FixedDropout", "first_round_full"): True,
-    ("FixedDropout", "keep_one_per_group"): True,
-    ("Strategy", "weighting"): CLIENTS,  # of all methods but FedAvg and FedGS
-}
 
 
 def changed_defaults(
@@ -36,21 +28,8 @@ def changed_defaults(
 ) -> str | None:
     """In a line, which settings differ from those that the stored cells of this study ran with.
 
-    Parameters
-    ----------
-    store : Store
-        Of the folder that the study is to run in.
-    study : Study
-        As it is now. What its user has changed since is not told.
-    cells : sequence of Cell
-        Its cells; where it is tuned, its trials.
-    skip : collection of str
-        Keys that will not run.
-
-    Returns
-    -------
-    str or None
-        None where no cell that has run, or has begun to, runs again.
+    What its user has changed since is not told. `cells` are its own; where it is tuned, its trials;
+    those in `skip` will not run. None where no cell that has run, or has begun to, runs again.
     """
     try:
         about = printable(json.loads(json.dumps(study.about())))  # as it would be read again
@@ -97,22 +76,9 @@ def _changed_keys(stored: Mapping[str, Any], about: Mapping[str, Any]) -> set[st
         ]
         keys = [text.partition("=")[0].split(".") for text in asked[0] ^ asked[1]]
         return {".".join(key[: 1 + (key[0] in LISTED)]) for key in keys}
-    documents = _renewed(stored.get("document") or {}, about["document"]), about["document"]
+    documents = stored.get("document") or {}, about["document"]
     theirs, ours = (_common(*pair) for pair in (documents, documents[::-1]))
     return {key for key in theirs.keys() | ours.keys() if theirs.get(key) != ours.get(key)}
-
-
-def _renewed(theirs: Any, ours: Any) -> Any:
-    """What was stored of objects, with the default of today where theirs was the one of then."""
-    if not isinstance(theirs, Mapping) or not isinstance(ours, Mapping):
-        return theirs
-    kind = str(theirs.get("class")) if theirs.get("class") == ours.get("class") else ""
-    return {
-        name: ours[name]
-        if name in ours and (kind, name) in BEFORE and value == BEFORE[kind, name]
-        else _renewed(value, ours.get(name))
-        for name, value in theirs.items()
-    }
 
 
 def _keys_of(place: str, labels: Mapping[str, Any]) -> set[str]:

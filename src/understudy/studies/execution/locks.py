@@ -37,13 +37,7 @@ def study_lock(folder: Path, patience: float = PATIENCE) -> Iterator[None]:
 
 
 class CellLocks:
-    """The cells that this process runs: another study of the same folder may want the same.
-
-    Parameters
-    ----------
-    folder : path
-        Where the locks are.
-    """
+    """The cells that this process runs: another study of the same folder may want the same."""
 
     def __init__(self, folder: Path) -> None:
         refuse_link(folder)

@@ -37,18 +37,7 @@ LOCK_POLL = 1.0  # seconds until a cell that another process runs is looked at a
 class Scheduler:
     """The cells that are run by one call, one list after another.
 
-    Parameters
-    ----------
-    store : Store
-        Written here and nowhere else.
-    runs : path
-        The runs folder.
-    executor : Executor
-        What runs the cells.
-    stopping : StopSignals
-        Whether the user wants it to end.
-    display : Display
-        What shows the progress.
+    The store is written here and nowhere else.
     """
 
     def __init__(

@@ -69,12 +69,9 @@ class StopSignals:
 
 
 def command_that_goes_on(arguments: Sequence[str] | None = None) -> str:
-    """The command line of this process, to be typed again.
+    """The command line of this process, or these arguments, to be typed again.
 
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        By default `sys.argv`. Without ``--again``: what was to be run anew has been forgotten.
+    Without ``--again``: what was to be run anew has been forgotten.
     """
     program, *rest = sys.argv if arguments is None else arguments
     name = Path(program).name

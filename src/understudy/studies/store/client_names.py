@@ -11,14 +11,9 @@ LONGEST = 80  # characters
 
 
 def client_names(facts: Mapping[str, Any], n_clients: int) -> list[str]:
-    """N names; the number as text where a client has none, as in cells of earlier versions.
+    """N names; the number as text where a client has none, as where clients joined later.
 
-    Parameters
-    ----------
-    facts : mapping
-        What is stored of the cell's clients.
-    n_clients : int
-        N; more than there are names where clients joined later.
+    `facts` are what is stored of the cell's clients.
     """
     known = stored_names(facts)[:n_clients]
     return known + [str(number) for number in range(len(known), n_clients)]

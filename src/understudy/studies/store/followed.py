@@ -12,15 +12,7 @@ from understudy.studies.store.store import FILE, Store
 
 @dataclass(frozen=True)
 class StoredRounds:
-    """The rounds of a cell in a runs folder.
-
-    Parameters
-    ----------
-    folder : path
-        The runs folder.
-    key : str
-        The cell's key.
-    """
+    """The rounds of a cell in a runs folder."""
 
     folder: Path
     key: str

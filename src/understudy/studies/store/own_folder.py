@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from understudy._version import __version__
 from understudy.core.json_lines import is_damaged, is_sealed
 from understudy.journal.follow import follow
-from understudy.memory.run_folder import ABOUT, ROUNDS, STATE
+from understudy.memory.run_folder import ABOUT
 from understudy.memory.writer_lock import is_held
 from understudy.studies.definition.names import KEY_DIGITS
 from understudy.studies.store.live import LIVE, LiveCell, about_runs
@@ -28,19 +28,7 @@ STUDIES = {"live": LIVE, "simulation": "a simulation"}  # what a run is called
 
 def is_run_folder(folder: Path) -> bool:
     """Whether a live federation or `simulate` has kept its run here."""
-    if (folder / ABOUT).is_file():
-        return True
-    if (folder / "outcomes.jsonl").is_file() and (folder / "server" / STATE).is_file():
-        raise StoreError(
-            f"{folder}: a live run that an earlier version kept (no file {ABOUT}); once the run is "
-            "resumed by this version, its rounds can be shown"
-        )
-    if (folder / ROUNDS).is_file() and (folder / "server" / STATE).is_file():
-        raise StoreError(
-            f"{folder}: a simulation that an earlier version kept (no file {ABOUT}); once it is "
-            "opened by this version, its rounds can be shown"
-        )
-    return False
+    return (folder / ABOUT).is_file()
 
 
 def refresh(folder: Path) -> str:

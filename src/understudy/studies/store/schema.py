@@ -133,16 +133,9 @@ def version_of(connection: sqlite3.Connection) -> int:
 
 
 def is_current(connection: sqlite3.Connection, name: str, steps: Sequence[Step]) -> bool:
-    """Whether nothing is to be done; a stranger's or a newer file is refused.
+    """Whether nothing is to be done; a stranger's or a newer file is refused, by its `name`.
 
-    Parameters
-    ----------
-    connection : sqlite3.Connection
-        To the file.
-    name : str
-        What an error calls the file.
-    steps : sequence of functions
-        What makes each version of the one before.
+    `steps` make each version of the one before.
     """
     version = version_of(connection)
     if version > len(steps):

@@ -113,15 +113,7 @@ class Store:
 
     @classmethod
     def open(cls, folder: str | Path, *, write: bool = False) -> Store:
-        """The store of a folder.
-
-        Parameters
-        ----------
-        folder : path
-            The runs folder.
-        write : bool
-            Also to write; the folder and the file are made where there are none.
-        """
+        """The store of a runs folder; to `write`, folder and file are made where there are none."""
         path = Path(folder) / FILE
         if not write and not path.is_file():
             raise StoreError(f"{folder}: no runs here (no file {FILE})")

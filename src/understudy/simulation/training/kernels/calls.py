@@ -38,10 +38,7 @@ TRIES = 20  # to follow a forward while other threads may draw random numbers
 def calls_of(module: nn.Module, examples: torch.Tensor, training: bool) -> fx.Graph:
     """The calls of one forward, in training or in evaluation; with these examples it makes them.
 
-    Raises
-    ------
-    Refused
-        Where the forward cannot be followed, or something beside it has a say.
+    `Refused` where it cannot be followed, or something beside it has a say.
     """
     _check_parameters(module)
     _check_modules(module)

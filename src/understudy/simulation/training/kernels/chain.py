@@ -32,19 +32,8 @@ from understudy.simulation.training.kernels.layers import (
 def chain_of(module: nn.Module, examples: torch.Tensor, training: bool = True) -> list[Layer]:
     """The layers of a module in training (or in evaluation), one after the other.
 
-    Parameters
-    ----------
-    module : torch.nn.Module
-        It is not changed.
-    examples : torch.Tensor
-        A few inputs, to see what it does with them.
-    training : bool
-        Whether it is followed in training.
-
-    Raises
-    ------
-    Refused
-        Where it is not a plain chain of known layers, or something else has a say.
+    A few inputs show what it does with them. `Refused` where it is not a plain chain of known
+    layers, or something else has a say.
     """
     reader = _Reader({name: entry.shape for name, entry in module.named_parameters()})
     for node in calls_of(module, examples, training).nodes:

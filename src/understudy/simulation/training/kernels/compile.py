@@ -56,13 +56,7 @@ def compiler() -> list[str]:
 
 
 def compile_one(path: Path, isa: str, bits: int, cc: Iterable[str] | None = None) -> Path:
-    """Compile one build into a file.
-
-    Raises
-    ------
-    CannotCompile
-        With what the compiler said.
-    """
+    """Compile one build into a file; `CannotCompile` has what the compiler said."""
     cc = list(compiler() if cc is None else cc)
     command = [*cc, *FLAGS, *INSTRUCTIONS[isa], f"-DBITS={bits}"]
     command += [] if _is_clang(cc) else GCC_FLAGS

@@ -61,10 +61,7 @@ def processor_flags() -> frozenset[str]:
 def chosen_isa(folder: Path = FOLDER) -> str:
     """The build that is used in this process: "avx512" or "avx2".
 
-    Raises
-    ------
-    Unavailable
-        Where there is none, or none is wanted.
+    `Unavailable` where there is none, or none is wanted.
     """
     engine = os.environ.get("UNDERSTUDY_ENGINE", "")
     if engine not in ("", "loop", "kernels"):
@@ -87,13 +84,7 @@ def chosen_isa(folder: Path = FOLDER) -> str:
 
 
 def loaded(dtype: np.dtype[np.floating]) -> Library:
-    """The kernels for numbers of a type.
-
-    Raises
-    ------
-    Unavailable
-        Where there are none.
-    """
+    """The kernels for numbers of a type; `Unavailable` where there are none."""
     isa = chosen_isa()
     return opened(FOLDER / file_name(isa, BITS[np.dtype(dtype)]), isa)
 

@@ -32,26 +32,10 @@ class Located:
 def memory(
     name: str, values: Any, dtype: np.dtype[Any], shape: tuple[int, ...], *, writes: bool = False
 ) -> Located:
-    """Where the kernels find some numbers.
+    """Where the kernels find some numbers, of exactly this type and shape: else an error says so.
 
-    Parameters
-    ----------
-    name : str
-        What they are, for errors.
-    values : torch.Tensor or np.ndarray
-        The numbers.
-    dtype : np.dtype
-        Of which type they must be; they are never converted.
-    shape : tuple of int
-        Of which shape they must be.
-    writes : bool
-        Whether the kernels write them: they must lie densely and aligned then. What is only read
-        is copied where it does not.
-
-    Raises
-    ------
-    TypeError, ValueError
-        That names them, what was expected and what came.
+    They are never converted. What the kernels write must lie densely and aligned; what is only read
+    is copied where it does not.
     """
     if isinstance(values, np.ndarray):
         return _of_array(name, values, dtype, shape, writes)

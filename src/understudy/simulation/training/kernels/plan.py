@@ -87,10 +87,7 @@ def plan_of(
 ) -> Plan:
     """Lay a chain out for examples of a shape.
 
-    Raises
-    ------
-    Refused
-        Where a layer does not fit the shape it gets.
+    `Refused` where a layer does not fit the shape it gets.
     """
     at, d = {}, 0
     for name, entry in zip(layout.names, layout.shapes, strict=True):

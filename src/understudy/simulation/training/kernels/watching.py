@@ -33,21 +33,10 @@ GRADIENTS = frozenset(
 
 
 def watched_calls(module: nn.Module, examples: torch.Tensor, is_torchs: bool) -> list[Called]:
-    """The calls that a forward makes with real examples.
+    """The calls that a forward makes with real examples, in the module's present mode.
 
-    Parameters
-    ----------
-    module : torch.nn.Module
-        In training or in evaluation.
-    examples : torch.Tensor
-        Its inputs.
-    is_torchs : bool
-        Whether all its parts are torch's own, whose gradients need no look.
-
-    Raises
-    ------
-    Refused
-        Where it fails, computes in another type, or has gradients that are not torch's own.
+    `is_torchs`: all its parts are torch's own, whose gradients need no look. `Refused` where it
+    fails, computes in another type, or has gradients that are not torch's own.
     """
     inputs = examples.detach().clone()
     watch = _Watch(module, inputs)
