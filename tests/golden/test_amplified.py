@@ -9,6 +9,7 @@ import torch
 from tests.golden.run import play
 from understudy import (
     Arrivals,
+    Extrapolated,
     GeneralizedFedAvg,
     Momentum,
     Population,
@@ -20,14 +21,27 @@ from understudy import (
 from understudy.parts.local import Local
 
 
-def test_a_period_of_two_steps() -> None:
-    """eta = 3. x: 0, 1 | 1 + 2 = 3 amplified to 9 | 8 | 8 + 4 = 12, amplified: 9 + 3 * 3 = 18.
-
-    Nobody comes in round 2, which is no step.
-    """
+def test_a_period_of_two_rounds() -> None:
+    """eta = 3. x: 0, 1 | 1 + 2 = 3, amplified: 9 | nobody, 9 - 1 = 8, amplified: 9 - 3 = 6 | 6 + 4."""
     script = [{0: [1.0]}, {0: [2.0]}, {}, {0: [-1.0]}, {0: [4.0]}]
     steps, _ = play(Strategy(server=GeneralizedFedAvg(2, 3.0)), 1, script, d=1)
-    assert np.cumsum(np.ravel(steps)) == pytest.approx([1, 9, 9, 8, 18], rel=1e-12)
+    assert np.cumsum(np.ravel(steps)) == pytest.approx([1, 9, 9, 6, 10], rel=1e-12)
+
+
+def test_a_period_that_ends_without_anybody() -> None:
+    """eta = 3. x: 0, 1 | nobody comes in rounds 1 to 4 | round 5: from 3 * 1 = 3 on, 3 + 1 = 4, and
+    5 ends a period: 3 + 3 * 1 = 6. What comes in rounds 6 and 7 is amplified as always: 7, 8, 12.
+    """
+    script = [{0: [1.0]}, {}, {}, {}, {}, {0: [1.0]}, {0: [1.0]}, {0: [1.0]}]
+    steps, _ = play(Strategy(server=GeneralizedFedAvg(2, 3.0)), 1, script, d=1)
+    assert np.cumsum(np.ravel(steps)) == pytest.approx([1, 1, 1, 1, 1, 6, 7, 12], rel=1e-12)
+
+
+def test_within_another_server_the_rounds_are_known() -> None:
+    """One row has eta = 1 (FedExP's 1/2, at least 1). Round 1 is empty: 1, then 2 * 1 + 1 = 3."""
+    server = Extrapolated(GeneralizedFedAvg(2, 2.0), epsilon=0)
+    steps, _ = play(Strategy(server=server), 1, [{0: [1.0]}, {}, {0: [1.0]}], d=1)
+    assert np.cumsum(np.ravel(steps)) == pytest.approx([1, 1, 3], rel=1e-12)
 
 
 def test_the_inner_server_steps_in_between() -> None:
@@ -67,6 +81,14 @@ def test_variates_of_amplified_scaffold() -> None:
     sent, models = rounds(strategy, script, n_steps=2)
     assert sent == [[0, 0], [0, 0], [-2.5, 2.5], [-2.5, 2.5], [-8.75, 8.75]]
     assert models == pytest.approx([1, -4, -2, 4, 4], rel=1e-12)
+
+
+def test_an_empty_round_ends_a_period_of_variates() -> None:
+    """Client 0's gradients are -10 in two steps: mean -5, G = -5/2, known from round 2 on."""
+    strategy = amplified_scaffold(2, 2.0, local=Local(lr=0.1))
+    sent, models = rounds(strategy, [{0: 1.0}, {}, {0: 0.0}], n_steps=2)
+    assert sent == [[0, 0], [0, 0], [2.5, -2.5]]
+    assert models == pytest.approx([1, 1, 2], rel=1e-12)
 
 
 def test_what_travels_in_focus() -> None:

@@ -13,16 +13,28 @@ class GeneralizedTwin:
         self.period = period
         self.factor = factor
         self.n_parameters = n_parameters
-        self.n_steps = 0
+        self.next_round = 0
+        self.n_late = 0  # periods that ended with a round in which nobody came
+
+    def look(self, now, came, q, parts) -> None:
+        """Rounds that were not looked at took no step."""
+        self.skipped, self.next_round = range(self.next_round, now.t), now.t + 1
+
+    def amplified(self, x: np.ndarray) -> np.ndarray:
+        new = x.copy()
+        for j in range(self.n_parameters):
+            new[j] = self.start[j] + self.factor * (x[j] - self.start[j])
+        self.start = new.copy()
+        return new
 
     def step(self, x: np.ndarray, update: np.ndarray, t: int) -> np.ndarray:
+        for r in self.skipped:
+            if (r + 1) % self.period == 0:  # a second time nothing has moved since
+                x = self.amplified(x)
+                self.n_late += 1
         new = x + update
-        self.n_steps += 1
-        if self.n_steps == self.period:
-            for j in range(self.n_parameters):
-                new[j] = self.start[j] + self.factor * (new[j] - self.start[j])
-            self.start = new.copy()
-            self.n_steps = 0
+        if self.next_round % self.period == 0:
+            new = self.amplified(new)
         return new
 
 
@@ -37,22 +49,20 @@ class AmplifiedScaffoldTwin:
         self.variate = np.zeros((n_clients, d))
         self.sums = np.zeros((n_clients, d))
         self.n_steps = [0] * n_clients
-        self.n_rounds = 0
 
     def correction(self, i: int) -> np.ndarray:
         return self.variate.sum(axis=0) / self.n_clients - self.variate[i]
 
-    def learn(self, came: dict[int, np.ndarray], n_steps: dict[int, int], eta: float) -> None:
-        if not came:
-            return
+    def learn(
+        self, t: int, came: dict[int, np.ndarray], n_steps: dict[int, int], eta: float
+    ) -> None:
         for i, delta in came.items():
             # each step moved by -eta (gradient + correction)
             for j in range(self.n_parameters):
                 corrected = -delta[j] / eta
                 self.sums[i, j] += corrected - n_steps[i] * self.correction(i)[j]
             self.n_steps[i] += n_steps[i]
-        self.n_rounds += 1
-        if self.n_rounds % self.period == 0:
+        if (t + 1) % self.period == 0:
             for i in range(self.n_clients):
                 if self.n_steps[i]:
                     self.variate[i] = self.sums[i] / self.n_steps[i]

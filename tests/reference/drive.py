@@ -190,7 +190,7 @@ class Play:
                     combine.look(now, came)
                 update = combine(twin.parts)
             if update is not None and hasattr(server, "look"):
-                server.look(came, self.q(cohort), twin.parts)
+                server.look(now, came, self.q(cohort), twin.parts)
             after = self.params()
             if update is None:
                 assert not applied.stepped, f"round {now.t}: a step where none was due"

@@ -85,7 +85,7 @@ class ExtrapolatedTwin:
         self.logs: list[float] = []  # of every step's own factor
         self.factor = 1.0
 
-    def look(self, came, q, parts) -> None:
+    def look(self, now, came, q, parts) -> None:
         """The round's rows: (weight, vector)."""
         if self.rows == "fresh":
             weighted = [(q[i], delta) for i, delta in came.items()]

@@ -182,8 +182,9 @@ class Server(Protocol):
 
     It may have ``needs_rows = "fresh"`` or ``"all"``: `step` then gets a fifth argument, the
     `RowSpread` of the updates that came (weights q), or of all rows that contributions point to
-    (weights: sizes of coefficients); None where there are none. It may have ``notes(state)``,
-    called after a step: numbers by name for the log.
+    (weights: sizes of coefficients); None where there are none. It may have ``needs_round = True``:
+    `step` then gets the number of the round as the keyword `this_round`; rounds without a step
+    count in it. It may have ``notes(state)``, called after a step: numbers by name for the log.
     """
 
     def init(self, setup: Setup) -> Any: ...
@@ -234,6 +235,11 @@ class Trainer(Protocol):
     def close(self) -> None:
         """Let go of workers and memory: the run is at its end, or was left."""
         ...
+
+
+def also_for(server: Server, this_round: int) -> dict[str, int]:
+    """What `step` gets besides, where a server asks for it."""
+    return {"this_round": this_round} if getattr(server, "needs_round", False) else {}
 
 
 def check_with(part: object, strategy: Strategy) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from understudy.core import checks
-from understudy.core.roles import Server, check_with
+from understudy.core.roles import Server, also_for, check_with
 from understudy.core.types import Floats, Ints, RoundEnd, Setup
 from understudy.memory.rows import RowStore
 from understudy.parts.local import refuse_unless_plain_steps
@@ -34,16 +34,17 @@ if TYPE_CHECKING:
 class GeneralizedState:
     inner: Any
     anchor: torch.Tensor  # (n_parameters,) the model after the last amplification
+    period: int  # in which it is, counted from 0
 
 
 @dataclass(frozen=True)
 class GeneralizedFedAvg:
-    """The inner server's steps; after every P of them x ← x₀ + η (x − x₀), x₀ the model before.
+    """The inner server's steps; every P rounds x ← x₀ + η (x − x₀), x₀ the model P rounds before.
 
     Parameters
     ----------
     period : int
-        P, the length of a cycle of attendance.
+        P, the length of a cycle of attendance, in rounds.
     factor : float
         η > 0: how many times the displacement of a period counts; 1 is the inner server alone.
     inner : Server
@@ -51,7 +52,10 @@ class GeneralizedFedAvg:
 
     Notes
     -----
-    P counts steps of the model: a round in which nobody came is not one. Buffers are not amplified.
+    Rounds in which nobody came count, or a period would lose its place in the cycle. Such a round
+    takes no step: where a period ends with it, the next step of the model begins with the
+    amplification, as x ← x₀ + η (x − x₀), and then the inner step. Buffers are not amplified.
+
     The defaults are those of the public code of Amplified SCAFFOLD (P = 10, η = 1.5), which divides
     the local step by η; here the local step is as it is given.
     """
@@ -59,6 +63,7 @@ class GeneralizedFedAvg:
     period: int = 10
     factor: float = 1.5
     inner: Server = field(default_factory=lambda: Sgd(1.0))
+    needs_round = True
 
     def __post_init__(self) -> None:
         checks.integer("period", self.period, low=1)
@@ -71,18 +76,36 @@ class GeneralizedFedAvg:
         check_with(self.inner, strategy)
 
     def init(self, setup: Setup) -> GeneralizedState:
-        return GeneralizedState(self.inner.init(setup), setup.params[: setup.n_parameters].clone())
+        start = setup.params[: setup.n_parameters].clone()
+        return GeneralizedState(self.inner.init(setup), start, setup.t // self.period)
 
     def step(
-        self, state: GeneralizedState, params: torch.Tensor, update: torch.Tensor, t: int
+        self,
+        state: GeneralizedState,
+        params: torch.Tensor,
+        update: torch.Tensor,
+        t: int,
+        *,
+        this_round: int | None = None,  # as if every round made a step
     ) -> torch.Tensor:
-        moved = self.inner.step(state.inner, params, update, t)
-        if (t + 1) % self.period == 0:
-            moved = moved.clone()
-            displaced = moved[: len(state.anchor)]
-            displaced.add_(displaced - state.anchor, alpha=self.factor - 1)
-            state.anchor = displaced.clone()
-        return moved
+        this_round = t if this_round is None else this_round
+        params = self._at_end_of_period(state, params, this_round)  # where that was an empty round
+        more = also_for(self.inner, this_round)
+        moved = self.inner.step(state.inner, params, update, t, **more)
+        return self._at_end_of_period(state, moved, this_round + 1)
+
+    def _at_end_of_period(
+        self, state: GeneralizedState, params: torch.Tensor, next_round: int
+    ) -> torch.Tensor:
+        """The model before `next_round`, amplified if a period is over that was not yet."""
+        period = next_round // self.period
+        if period == state.period:
+            return params
+        params = params.clone()
+        displaced = params[: len(state.anchor)]
+        displaced.add_(displaced - state.anchor, alpha=self.factor - 1)
+        state.anchor, state.period = displaced.clone(), period
+        return params
 
     def notes(self, state: GeneralizedState) -> Mapping[str, float]:
         tell = getattr(self.inner, "notes", None)
@@ -95,7 +118,6 @@ class AmplifiedScaffoldState:
     own: RowStore  # G_i, zero where there is no row
     total: RowStore  # sum of i's gradients in this period
     steps: Floats  # (N,) how many they are
-    rounds: int  # in which someone came
 
 
 @dataclass(frozen=True)
@@ -113,8 +135,8 @@ class AmplifiedScaffold:
     Notes
     -----
     The sum of a client's gradients is −Δ_i/η + K_i (G_i − G), so that only Δ_i and the number of
-    steps K_i travel. Rounds in which nobody came do not count. A late update is dropped. Momentum
-    and optimizers other than SGD are refused, as by `Scaffold`. Buffers have no variate.
+    steps K_i travel. Rounds in which nobody came count. A late update is dropped. Momentum and
+    optimizers other than SGD are refused, as by `Scaffold`. Buffers have no variate.
     """
 
     period: int = 10
@@ -130,15 +152,19 @@ class AmplifiedScaffold:
     def init(self, setup: Setup) -> AmplifiedScaffoldState:
         steps = np.zeros(setup.population.n_clients)
         common = torch.zeros_like(setup.params)
-        return AmplifiedScaffoldState(common, setup.rows(), setup.rows(), steps, 0)
+        return AmplifiedScaffoldState(common, setup.rows(), setup.rows(), steps)
 
     def correction(self, state: AmplifiedScaffoldState, ids: Ints) -> Callable[[int], torch.Tensor]:
         device = state.common.device  # rows in a file are on the CPU, wherever the model is
         return lambda client: state.common - state.own.get(client).to(device)
 
     def learn(self, state: AmplifiedScaffoldState, end: RoundEnd) -> None:
-        if not len(end.arrivals):
-            return
+        if len(end.arrivals):
+            self._add(state, end)
+        if (end.t + 1) % self.period == 0:
+            _renew(state, int(end.active.sum()))
+
+    def _add(self, state: AmplifiedScaffoldState, end: RoundEnd) -> None:
         assert end.arrivals.n_steps is not None  # refused before it comes here
         eta, correction = end.lr(end.t), self.correction(state, end.came)
         for (client, delta), n_steps in zip(end.arrivals, end.arrivals.n_steps, strict=True):
@@ -147,9 +173,6 @@ class AmplifiedScaffold:
             total[end.n_parameters :] = 0
             state.total.put(client, total)
             state.steps[client] += float(n_steps)
-        state.rounds += 1
-        if state.rounds % self.period == 0:
-            _renew(state, int(end.active.sum()))
 
 
 def _renew(state: AmplifiedScaffoldState, n_active: int) -> None:

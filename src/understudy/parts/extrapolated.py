@@ -90,6 +90,10 @@ class Extrapolated:
     def needs_rows(self) -> str:
         return self.rows
 
+    @property
+    def needs_round(self) -> bool:
+        return bool(getattr(self.inner, "needs_round", False))
+
     def check(self, strategy: Strategy) -> None:
         check_with(self.inner, strategy)
 
@@ -103,11 +107,12 @@ class Extrapolated:
         update: torch.Tensor,
         t: int,
         rows: RowSpread | None = None,
+        **this_round: int,  # where the inner server needs it
     ) -> torch.Tensor:
         state.factor = self._factor(state, rows)
         longer = update.clone()
         longer[: state.n_parameters] *= state.factor
-        return self.inner.step(state.inner, params, longer, t)
+        return self.inner.step(state.inner, params, longer, t, **this_round)
 
     def notes(self, state: ExtrapolatedState) -> Mapping[str, float]:
         tell = getattr(self.inner, "notes", None)

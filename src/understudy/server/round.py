@@ -18,7 +18,7 @@ import torch
 from understudy.core import answers, checks
 from understudy.core.describe import describe, differences
 from understudy.core.rng import generator
-from understudy.core.roles import Aggregator
+from understudy.core.roles import Aggregator, also_for
 from understudy.core.threads import one_thread
 from understudy.core.types import (
     Applied,
@@ -286,7 +286,8 @@ def _stepped(strategy: Strategy, state: ServerState, filled: Filled) -> torch.Te
     which = getattr(strategy.server, "needs_rows", None)
     rows = () if which is None else (spread(which, filled.end, filled.contributions),)
     step: Callable[..., torch.Tensor] = strategy.server.step
-    answer = step(state.server, state.params, update, state.updates, *rows)
+    more = also_for(strategy.server, state.t)
+    answer = step(state.server, state.params, update, state.updates, *rows, **more)
     params = answers.vector(strategy.server, "step", answer, state.params)
     broken = (
         path
