@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from understudy.simulation.data.sources import DataSource
     from understudy.studies.definition.cell import Cell
     from understudy.studies.definition.study import Study
+    from understudy.studies.execution.skipped import Skipped
 
 
-def plan(study: Study, folder: Path, skip: frozenset[str] = frozenset()) -> Iterator[str]:
+def plan(study: Study, folder: Path, skip: Collection[str] | Skipped = frozenset()) -> Iterator[str]:
     """Lines: what the cells differ in, how many are done, hours and disk of the others."""
     from understudy.core.threads import usable_cores
     from understudy.server.footprint import readable as readable_bytes
@@ -22,10 +23,12 @@ def plan(study: Study, folder: Path, skip: frozenset[str] = frozenset()) -> Iter
     from understudy.studies.definition.differences import differences, first_of, in_a_sentence
     from understudy.studies.definition.estimates import estimate, readable
     from understudy.studies.definition.training import kept_in_words
+    from understudy.studies.execution.skipped import Skipped, work_of
 
-    cells, trials = study.cells(), study.tuning()
+    cells, work = study.cells(), work_of(study, skip)
+    trials = work.trials
     yield from introduction(study, cells)
-    wanted = [*trials, *(cell for cell in cells if cell.key not in skip)]
+    wanted = [*trials, *work.cells]
     pending = pending_of(wanted, folder)
     check_divisions(pending)
     needed = estimate(pending)
@@ -34,7 +37,7 @@ def plan(study: Study, folder: Path, skip: frozenset[str] = frozenset()) -> Iter
     if trials:
         keys = ", ".join(study.tune.values) if study.tune else ""
         rows["tuning"] = f"{text.count(len(trials), 'cell')} before them, for {keys}"
-    n_skipped = len(cells) + len(trials) - len(wanted)
+    n_skipped = len(cells) + len(study.tuning()) - len(wanted)
     rows["to run"] = f"{needed.n_cells}, {len({c.key for c in wanted}) - needed.n_cells} done" + (
         f", {n_skipped} skipped" if n_skipped else ""
     )
@@ -57,7 +60,7 @@ def plan(study: Study, folder: Path, skip: frozenset[str] = frozenset()) -> Iter
         yield from text.wrapped(told)
     if study.kept_local:
         yield from text.wrapped(f"{kept_in_words(study.kept_local)}.")
-    changed = _changed_defaults(study, folder, trials or cells, skip)
+    changed = _changed_defaults(study, folder, trials or cells, Skipped.of(skip).keys)
     if changed is not None:
         yield from text.wrapped(changed)
 
@@ -74,10 +77,12 @@ def introduction(study: Study, cells: Sequence[Cell]) -> Iterator[str]:
     yield from subsets(cells)
 
 
-def check_data(study: Study, folder: Path, skip: frozenset[str]) -> None:
+def check_data(study: Study, folder: Path, skip: Collection[str] | Skipped) -> None:
     """Refuse a study whose data are not here, before its cells fail one by one."""
-    cells = [*study.tuning(), *(cell for cell in study.cells() if cell.key not in skip)]
-    for source, root in _sources(pending_of(cells, folder)):
+    from understudy.studies.execution.skipped import work_of
+
+    work = work_of(study, skip)
+    for source, root in _sources(pending_of([*work.trials, *work.cells], folder)):
         source.located(root)
 
 
@@ -136,7 +141,7 @@ def _seeds(cells: Sequence[Cell]) -> list[int]:
 
 
 def _changed_defaults(
-    study: Study, folder: Path, cells: Sequence[Cell], skip: frozenset[str]
+    study: Study, folder: Path, cells: Sequence[Cell], skip: Collection[str]
 ) -> str | None:
     from understudy.studies.execution.changed_defaults import changed_defaults
     from understudy.studies.store.schema import StoreError

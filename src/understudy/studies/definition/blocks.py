@@ -48,8 +48,7 @@ def with_user_rows(
         if row.label in taken:
             error = StudyError(
                 f"expected a label that the study does not have, got {row.label!r}; "
-                f"give it another, as in {WITH} my-{row.text.rpartition('=')[0] or row.label}="
-                f"{row.text.rpartition('=')[2]}"
+                f"give it another, as in {WITH} my-{row.label}={row.place}"
             )
             error.source = f"{WITH} {row.text}"
             raise error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,12 @@ from understudy.studies.definition.overrides import Document, parsed, written
 from understudy.studies.definition.reference_rows import with_references
 from understudy.studies.definition.training import kept_in_words, kept_local
 from understudy.studies.definition.tune_table import Picks, edges_of, read_tune
-from understudy.studies.definition.tuning import picked, trial_results
+from understudy.studies.definition.tuning import (
+    name_of,
+    picked,
+    scored_results,
+    trial_results,
+)
 
 if TYPE_CHECKING:
     import pandas
@@ -215,6 +220,7 @@ class Study:
         self._drafts = self._grid.drafts()
         self.seeds = tuple(dict.fromkeys(draft.task.seed for draft in self._drafts))
         self._cells: list[Cell] = []
+        self._tuning: list[Cell] = []
         self._trials = [] if self.tune is None else self._grid.trials(self.tune)
         if not self._trials and document.get("blocks") is not None:
             self.tune = None  # what is tuned is in blocks that were not asked for
@@ -353,9 +359,12 @@ class Study:
         Their labels are those of the study, and ``tuned``: the value that is tried, or all keys
         and values where several are.
         """
-        return _cells(self._trials)
+        self._tuning = self._tuning or _cells(self._trials)
+        return list(self._tuning)
 
-    def pick(self, results: pandas.DataFrame) -> dict[str, dict[str, Label]]:
+    def pick(
+        self, results: pandas.DataFrame, names: Collection[str] | None = None
+    ) -> dict[str, dict[str, Label]]:
         """The best value for each strategy (of each block).
 
         Parameters
@@ -363,6 +372,8 @@ class Study:
         results : DataFrame
             Of the trials: their labels, and the metric of ``[tune]``. With a column ``t`` it has a
             row for each round, and the last one that was evaluated counts.
+        names : collection of str, optional
+            Of the picks that are wanted, as they are returned; by default all.
 
         Returns
         -------
@@ -371,15 +382,28 @@ class Study:
             seeds and situations decides; values with a trial that failed or diverged come last,
             and of equals the first.
         """
-        return {} if self.tune is None else picked(results, self._trials, self.tune)
+        if self.tune is None:
+            return {}
+        wanted = [one for one in self._trials if names is None or name_of(one.labels) in names]
+        return picked(results, wanted, self.tune)
 
-    def picks(self, store: Store) -> dict[str, dict[str, Label]]:
+    def picks(
+        self, store: Store, scores: Mapping[str, float] | None = None
+    ) -> dict[str, dict[str, Label]]:
         """What tuning picked, from the trials in a store; empty without ``[tune]``.
 
         The runner asks here, and keeps the answer with the study (`StoredStudy.picks`), where
-        tables and reports find it.
+        tables and reports find it. `scores` are those of trials that were run elsewhere, by key.
         """
-        return self.pick(trial_results(store, self.tuning()))
+        if self.tune is None:
+            return {}
+        import pandas
+
+        known = scores or {}
+        here = [trial for trial in self.tuning() if trial.key not in known]
+        there = [trial for trial in self.tuning() if trial.key in known]
+        found = trial_results(store, here), scored_results(there, known, self.tune.metric)
+        return self.pick(pandas.DataFrame([row for one in found for row in one.to_dict("records")]))
 
     # -- what it is ----------------------------------------------------------------------------
 
@@ -428,7 +452,7 @@ class Study:
             "file": None if self.file is None else self.file.name,
             "built_in": self.built_in,
             "overrides": list(self.overrides),
-            "rows": [row.text for row in self.rows],
+            "joined": {row.label: row.place for row in self.rows},
             "document": plain_document({k: v for k, v in self._document.items() if k != "scale"}),
         }
         if tuned is not None and picks is not None:

@@ -33,11 +33,12 @@ from understudy.studies.report.page_tables import (
 from understudy.studies.report.repeat import repeat
 from understudy.studies.report.report_text import sentence, settings_in_words
 from understudy.studies.report.study_toml import study_toml
-from understudy.studies.statistics.frames import results
+from understudy.studies.statistics.exported_cells import whole_results
 from understudy.studies.statistics.text_table import heading_of
 from understudy.studies.store.report_file import report_path, state_of
 from understudy.studies.store.store import Store, StoredCell, StoredStudy
 
+EXPORTED = "exported before and not run here (in tables, not in pictures)"
 STATUSES = ("done", "failed", "running", "stopped", "waiting")
 
 
@@ -53,7 +54,7 @@ def write_report(
     study_name : str
         Which study of it. Cells that are not done are listed, and left out of tables.
     runs : DataFrame, optional
-        What ``results(runs_folder, study=study_name)`` gave, where somebody has asked already.
+        What ``whole_results(runs_folder, study_name)`` gave, where somebody has asked already.
     """
     page = render(runs_folder, study_name, runs)
     path = report_path(runs_folder, study_name)
@@ -68,7 +69,7 @@ def render(runs_folder: str | Path, study_name: str, runs: pd.DataFrame | None =
     with Store.open(runs_folder) as store:
         state = state_of(store, study_name)  # first: what is added from here on makes it outdated
         if runs is None:
-            runs = results(runs_folder, level="run", study=study_name)
+            runs = whole_results(runs_folder, study_name)
         study, cells = store.study(study_name), store.cells(study_name)
         begun = {cell.key for cell in cells if cell.status != "waiting"}
         resolved = {key: store.resolved(key) for key in sorted(begun)}
@@ -98,7 +99,7 @@ def render(runs_folder: str | Path, study_name: str, runs: pd.DataFrame | None =
         study=study,
         state=state,
         shows=sentence(study.about.get("shows")),
-        progress=_progress(cells),
+        progress=_progress(cells, runs),
         n_rounds=f"{sum(cell.rounds for cell in cells):,}",
         contents=_contents(
             sections,
@@ -174,11 +175,15 @@ def _plain(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> T
     return Table(title, columns, (("", tuple(tuple(row) for row in rows)),))
 
 
-def _progress(cells: Sequence[StoredCell]) -> str:
+def _progress(cells: Sequence[StoredCell], runs: pd.DataFrame) -> str:
     counts = Counter(cell.status for cell in cells)
+    n_exported = int((runs["status"] == "done").sum()) - counts["done"]
+    if n_exported > 0:
+        counts["waiting"] -= n_exported
+        counts[EXPORTED] = n_exported
     if counts["done"] == len(cells):
         return f"all {len(cells)} cells done" if len(cells) != 1 else "the one cell is done"
-    rest = [f"{counts[name]} {name}" for name in STATUSES[1:] if counts[name]]
+    rest = [f"{counts[name]} {name}" for name in (*STATUSES[1:], EXPORTED) if counts[name]]
     return f"{counts['done']} of {len(cells)} cells done, {', '.join(rest)}"
 
 

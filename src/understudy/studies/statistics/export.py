@@ -105,6 +105,8 @@ def export(
     * their labels are none of the study's any more, as far as `places` tells.
 
     So a study can be run and exported block by block, on several machines, and with more seeds.
+    Rows of one's own (``--with``) stay, and are told of in ``with.csv``; what the trials of a study
+    that tunes scored is in ``tuning.csv``.
     Beside them, in the same way, where cells have it: ``clients.csv`` (how often each client was
     picked, the accuracy of the last model for it) and ``scores.csv`` (who is like whom to
     FL-FDMS, of the first seed of each setting).
@@ -128,15 +130,22 @@ def export(
     Path
         The folder that was written.
     """
+    from understudy.studies.statistics import trial_files  # which reads labels as here
+
     folder = Path(to) / study
     fresh = _finished(Path(runs), study)
     if not fresh.rows:
         raise ValueError(f"{runs}: no cell of {study!r} is done; nothing was exported")
     kept = read(folder) if (folder / CELLS).is_file() else Exported()
-    known = places_of(study) if places is None else places
+    folder.mkdir(parents=True, exist_ok=True)
+    with Store.open(runs) as store:
+        about = store.study(study).about
+        joined = trial_files.export_rows(about.get("joined") or {}, folder)
+        known = places_of(study) if places is None else places
+        known = trial_files.with_rows(known, joined)
+        trial_files.export_trials(store, study, folder, known)
     whole = merged(kept, fresh, known)
     _tell_of_dropped(kept, whole, folder / CELLS, tell)
-    folder.mkdir(parents=True, exist_ok=True)
     _write_or_drop(folder / CLIENTS, clients_text(whole.clients))
     _write_or_drop(folder / SCORES, scores_text(whole.scores))
     write_file(folder / CURVES, curves_text(whole).encode())

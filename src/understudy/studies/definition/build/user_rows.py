@@ -78,8 +78,8 @@ class UserRow:
     ----------
     text : str
         As it was asked for: ``mine:Fading``, ``fading=mine:Fading``, ``fedfv``.
-    label : str
-        What the row is called.
+    label, place : str
+        What the row is called, and the name that it stands for.
     role : str
         What its part is: ``method``, ``compensator``, ….
     table : dict
@@ -90,6 +90,7 @@ class UserRow:
 
     text: str
     label: str
+    place: str
     role: str
     table: Mapping[str, Any]
     made: Any
@@ -107,7 +108,7 @@ def user_row(text: str) -> UserRow:
     except StudyError as error:
         raise _refused(text, error.message) from error
     table = {"local": {"rule": place}} if role == "rule" else {role: place}
-    return UserRow(text, label or place.rpartition(":")[2], role, table, made)
+    return UserRow(text, label or place.rpartition(":")[2], place, role, table, made)
 
 
 def _refused(text: str, message: str) -> StudyError:
