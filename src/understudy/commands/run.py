@@ -71,7 +71,10 @@ def run(
     ] = False,
     skip_in: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Skip cells whose results were exported to this folder, and the trials before them."),
+        typer.Option(
+            metavar="DIR",
+            help="Skip cells that were exported to this folder, and their trials.",
+        ),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would run: cells, time, disk.")

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from understudy.studies.execution.skipped import Skipped
 
 
-def plan(study: Study, folder: Path, skip: Collection[str] | Skipped = frozenset()) -> Iterator[str]:
+def plan(
+    study: Study, folder: Path, skip: Collection[str] | Skipped = frozenset()
+) -> Iterator[str]:
     """Lines: what the cells differ in, how many are done, hours and disk of the others."""
     from understudy.core.threads import usable_cores
     from understudy.server.footprint import readable as readable_bytes

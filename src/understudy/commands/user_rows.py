@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _check(row: UserRow, role: str, part: Any) -> None:
     from understudy.studies.definition.build.user_rows import WITH
     from understudy.studies.definition.errors import StudyError
 
-    checks = {
+    checks: dict[str, Callable[[Any], None]] = {
         "sampler": testing.check_sampler,
         "compensator": testing.check_compensator,
         "aggregator": testing.check_aggregator,

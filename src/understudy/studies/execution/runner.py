@@ -18,8 +18,8 @@ from understudy.studies.execution.executors import Executor, InProcessExecutor, 
 from understudy.studies.execution.locks import study_lock
 from understudy.studies.execution.progress import Display, display
 from understudy.studies.execution.scheduler import Scheduler
-from understudy.studies.execution.skipped import Skipped, work_of
 from understudy.studies.execution.signals import StopSignals, command_that_goes_on
+from understudy.studies.execution.skipped import Skipped, work_of
 from understudy.studies.store.model_files import cell_module, has_model
 from understudy.studies.store.report_file import mark_outdated
 from understudy.studies.store.store import Store
@@ -251,8 +251,8 @@ class _Runner:
             )
 
     def _tell_changed_defaults(self, cells: Sequence[Cell]) -> None:
-        told = None if self.again else changed_defaults(
-            self.store, self.study, cells, self.skip.keys
+        told = (
+            None if self.again else changed_defaults(self.store, self.study, cells, self.skip.keys)
         )
         if told is not None:
             self.display.say(told)

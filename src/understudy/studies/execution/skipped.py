@@ -11,7 +11,7 @@ from understudy.studies.definition.errors import StudyError
 from understudy.studies.definition.tuning import name_of, scored_results
 
 if TYPE_CHECKING:
-    from understudy.studies.definition.cell import Cell
+    from understudy.studies.definition.cell import Cell, Label
     from understudy.studies.definition.study import Study
 
 
@@ -37,7 +37,7 @@ class Skipped:
     @classmethod
     def of(cls, skip: Collection[str] | Skipped) -> Skipped:
         """Itself, or keys alone."""
-        return skip if isinstance(skip, cls) else cls(frozenset(skip))
+        return skip if isinstance(skip, Skipped) else cls(frozenset(skip))
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _tuned_elsewhere(study: Study, skipped: Skipped) -> frozenset[str]:
     trials: dict[str, list[Cell]] = {}
     for trial in study.tuning():
         trials.setdefault(name_of(trial.labels), []).append(trial)
-    picks = {}
+    picks: dict[str, dict[str, Label]] = {}
     for name, own in trials.items():
         if not all(trial.key in skipped.scores for trial in own):
             continue

@@ -33,13 +33,14 @@ from understudy.studies.report.page_tables import (
 from understudy.studies.report.repeat import repeat
 from understudy.studies.report.report_text import sentence, settings_in_words
 from understudy.studies.report.study_toml import study_toml
-from understudy.studies.statistics.exported_cells import whole_results
+from understudy.studies.statistics.exported_cells import EXPORTED, marked, whole_results
 from understudy.studies.statistics.text_table import heading_of
 from understudy.studies.store.report_file import report_path, state_of
 from understudy.studies.store.store import Store, StoredCell, StoredStudy
 
-EXPORTED = "exported before and not run here (in tables, not in pictures)"
-STATUSES = ("done", "failed", "running", "stopped", "waiting")
+STATUSES = {name: name for name in ("done", "failed", "running", "stopped", "waiting")} | {
+    EXPORTED: "exported before, not run here and in no picture"
+}
 
 
 def write_report(
@@ -82,6 +83,7 @@ def render(runs_folder: str | Path, study_name: str, runs: pd.DataFrame | None =
         if maps is not None:
             data.told.setdefault(ATTENDANCE, [])
         sections = sections_of(gallery, data.told, frozenset() if maps is None else maps.keys)
+    cells = marked(cells, frozenset(runs.loc[runs["status"] == "done", "key"]))
     metric = main_metric(runs[runs["status"] == "done"], study.about.get("metric"))
     repeated = repeat(study, cells, runs_folder)
     tuning, baseline = tuning_table(study), study.about.get("baseline")
@@ -99,7 +101,7 @@ def render(runs_folder: str | Path, study_name: str, runs: pd.DataFrame | None =
         study=study,
         state=state,
         shows=sentence(study.about.get("shows")),
-        progress=_progress(cells, runs),
+        progress=_progress(cells),
         n_rounds=f"{sum(cell.rounds for cell in cells):,}",
         contents=_contents(
             sections,
@@ -175,15 +177,11 @@ def _plain(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> T
     return Table(title, columns, (("", tuple(tuple(row) for row in rows)),))
 
 
-def _progress(cells: Sequence[StoredCell], runs: pd.DataFrame) -> str:
+def _progress(cells: Sequence[StoredCell]) -> str:
     counts = Counter(cell.status for cell in cells)
-    n_exported = int((runs["status"] == "done").sum()) - counts["done"]
-    if n_exported > 0:
-        counts["waiting"] -= n_exported
-        counts[EXPORTED] = n_exported
     if counts["done"] == len(cells):
         return f"all {len(cells)} cells done" if len(cells) != 1 else "the one cell is done"
-    rest = [f"{counts[name]} {name}" for name in (*STATUSES[1:], EXPORTED) if counts[name]]
+    rest = [f"{counts[name]} {STATUSES[name]}" for name in STATUSES if counts[name]][1:]
     return f"{counts['done']} of {len(cells)} cells done, {', '.join(rest)}"
 
 

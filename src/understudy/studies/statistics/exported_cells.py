@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +13,9 @@ from understudy.studies.execution.skipped import Skipped
 from understudy.studies.statistics.export import CELLS, Row, keys_in, read
 from understudy.studies.statistics.frames import results
 from understudy.studies.statistics.trial_files import TRIALS, scores_in
-from understudy.studies.store.store import Store
+from understudy.studies.store.store import Store, StoredCell
+
+EXPORTED = "exported"  # status of a cell that was skipped, in place of "waiting"
 
 if TYPE_CHECKING:
     import pandas
@@ -56,6 +60,14 @@ def exports_of(runs: str | Path, study: str) -> Path | None:
         told = store.study(study).about.get("skipped_in")
     folder = None if told is None else Path(runs).resolve() / str(told)
     return folder if folder is not None and folder.is_dir() else None
+
+
+def marked(cells: Sequence[StoredCell], keys: Collection[str]) -> list[StoredCell]:
+    """The cells of a study; those that wait, and never will be run, as exported."""
+    return [
+        replace(cell, status=EXPORTED) if cell.status == "waiting" and cell.key in keys else cell
+        for cell in cells
+    ]
 
 
 def with_exported(frame: pandas.DataFrame, folder: str | Path) -> pandas.DataFrame:

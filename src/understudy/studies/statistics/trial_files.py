@@ -18,7 +18,7 @@ from understudy.studies.definition.cell import Cell
 from understudy.studies.definition.grid import TUNED
 from understudy.studies.definition.tuning import name_of
 from understudy.studies.statistics.csv_cells import csv_lines, csv_text, number_word
-from understudy.studies.statistics.export import Place, label_text, place_of
+from understudy.studies.statistics.places import Place, label_text, place_of
 from understudy.studies.store.store import Store
 
 TRIALS, WITH = "tuning.csv", "with.csv"
@@ -123,25 +123,27 @@ def scores_in(path: Path, trials: Collection[Cell], metric: str) -> dict[str, fl
 # -- rows of one's own -----------------------------------------------------------------------------
 
 
-def export_rows(rows: Mapping[str, str], folder: Path) -> Mapping[str, str]:
-    """Add labels and what they stand for to those that are told of already; all of them."""
+def write_rows(rows: Mapping[str, str], folder: Path) -> None:
+    """Write labels and what they stand for, if there are any."""
+    if rows:
+        lines = ([label, part] for label, part in sorted(rows.items()))
+        write_file(folder / WITH, csv_text([["strategy", "part"], *lines]).encode())
+
+
+def read_rows(folder: Path) -> dict[str, str]:
+    """Label → what it stands for; none where no row of one's own was exported."""
     path = folder / WITH
-    whole = {**(read_rows(path) if path.is_file() else {}), **rows}
-    if whole:
-        lines = ([label, part] for label, part in sorted(whole.items()))
-        write_file(path, csv_text([["strategy", "part"], *lines]).encode())
-    return whole
-
-
-def read_rows(path: Path) -> dict[str, str]:
-    """Label → what it stands for, of a file ``with.csv``."""
+    if not path.is_file():
+        return {}
     lines = csv_lines(path)
     if not lines or lines[0] != ["strategy", "part"]:
         raise ValueError(f"{path}: expected the columns strategy, part")
-    return {label: part for label, part in lines[1:]}
+    return dict(lines[1:])
 
 
-def with_rows(places: Collection[Place] | None, labels: Collection[str]) -> Collection[Place] | None:
+def with_rows(
+    places: Collection[Place] | None, labels: Collection[str]
+) -> Collection[Place] | None:
     """Places of a study, and those of rows that joined it: wherever it has another strategy."""
     if places is None or not labels:
         return places

@@ -153,7 +153,9 @@ def _made(thing: Any) -> Any:
         parameters = {}
     several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     needed = [
-        one.name for one in parameters.values() if one.default is one.empty and one.kind not in several
+        one.name
+        for one in parameters.values()
+        if one.default is one.empty and one.kind not in several
     ]
     if needed:
         raise StudyError(
