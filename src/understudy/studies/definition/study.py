@@ -214,7 +214,7 @@ class Study:
         self._document = document
         self._read_texts(document)
         blocks = with_references(blocks_of(document, changes), document)
-        self._grid = Grid(blocks, document, self.path)
+        self._grid = Grid(blocks, document, self.path, [row.label for row in self.rows])
         self._check_labels()
         self.tune = read_tune(document)
         self._drafts = self._grid.drafts()
