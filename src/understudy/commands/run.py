@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from understudy.commands import errors, stored_study, text
-from understudy.commands.run_plan import check_data, introduction, plan
-from understudy.commands.user_rows import check_rows
+from understudy.commands.run_plan import check_data, check_rows, introduction, plan
 
 if TYPE_CHECKING:
     from understudy.studies.definition.study import Study

@@ -131,7 +131,7 @@ class Grid:
                 message = f"no label {tune.availability!r}; {suggestion(tune.availability, modes)}"
                 raise StudyError(message, "tune", "availability")
             axes = self._tuned(block.document, tune)
-            # what joined a block in which nobody is tuned, since all say what they have, is not either
+            # where all rows of a block say what they have, a row that joined it is not tuned either
             of_block = {
                 axis.name
                 for axis in axes
