@@ -41,7 +41,7 @@ class Skipped:
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkLeft:
     """What is left of a study.
 
     Parameters
@@ -58,7 +58,7 @@ class Work:
     scores: Mapping[str, float]
 
 
-def work_of(study: Study, skip: Collection[str] | Skipped) -> Work:
+def work_of(study: Study, skip: Collection[str] | Skipped) -> WorkLeft:
     """What a run of a study has to do."""
     skipped = Skipped.of(skip)
     elsewhere = _tuned_elsewhere(study, skipped)
@@ -68,7 +68,7 @@ def work_of(study: Study, skip: Collection[str] | Skipped) -> Work:
         for trial in trials
         if name_of(trial.labels) in elsewhere
     }
-    return Work(
+    return WorkLeft(
         [trial for trial in trials if name_of(trial.labels) not in elsewhere],
         [
             cell

@@ -38,7 +38,8 @@ from understudy.studies.statistics.text_table import heading_of
 from understudy.studies.store.report_file import report_path, state_of
 from understudy.studies.store.store import Store, StoredCell, StoredStudy
 
-STATUSES = {name: name for name in ("done", "failed", "running", "stopped", "waiting")} | {
+# beside those that are done
+STATUSES = {name: name for name in ("failed", "running", "stopped", "waiting")} | {
     EXPORTED: "exported before, not run here and in no picture"
 }
 
@@ -181,7 +182,7 @@ def _progress(cells: Sequence[StoredCell]) -> str:
     counts = Counter(cell.status for cell in cells)
     if counts["done"] == len(cells):
         return f"all {len(cells)} cells done" if len(cells) != 1 else "the one cell is done"
-    rest = [f"{counts[name]} {STATUSES[name]}" for name in STATUSES if counts[name]][1:]
+    rest = [f"{counts[name]} {words}" for name, words in STATUSES.items() if counts[name]]
     return f"{counts['done']} of {len(cells)} cells done, {', '.join(rest)}"
 
 
