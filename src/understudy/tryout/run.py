@@ -76,7 +76,7 @@ class TryPlan:
     def training(self) -> str:
         """What all methods share."""
         local = self.study.cells()[0].task.strategy.local
-        step = "each method has its own server step, the best on validation data"
+        step = "each method has its own server step, in each situation the best on validation data"
         servers = {cell.task.strategy.server for cell in self.study.cells()}
         if self.study.tune is None:
             same = len(servers) == 1
@@ -247,7 +247,7 @@ def try_out(
         The share of clients that is missing in each round, drawn for each. Without `missing`,
         `trace` and `leave`: one half; and the largest client is gone, in a comparison of its own.
     trace : path, optional
-        Recorded attendance, as `Trace` reads it.
+        Recorded attendance, as `Trace`, `FlashTrace` or `FedScaleTrace` reads it.
     leave : str or list of str
         Clients that are gone, each in a comparison of its own: names, ``"largest"``, ``"each"``.
     since : int
