@@ -13,7 +13,6 @@ import pandas as pd
 
 from understudy.measures.run_numbers import tail_length
 from understudy.studies.statistics.frames import results
-from understudy.studies.statistics.paired_tests import interval
 from understudy.tryout.absence import Situations
 from understudy.tryout.effects import BySeed, Effect, adjusted, by_seed, effect, mean
 from understudy.tryout.look import Look
@@ -160,9 +159,11 @@ def _rise(folder: Path, study: Any, column: str) -> float:
     courses = own.pivot(index="t", columns="seed", values=column).dropna(how="all")
     tail = tail_length(len(courses))
     last, early = courses.tail(tail), courses.head(len(courses) - len(courses) // 4).tail(tail)
-    found = interval((last.mean() - early.mean()).dropna().tolist())
-    # a few runs that differ in chance alone rise, too
-    return found.mean if found.half is None or found.mean > found.half else 0.0
+    gains = (last.mean() - early.mean()).dropna()
+    error = float(gains.std()) / math.sqrt(len(gains)) if len(gains) > 1 else 0.0
+    rise = float(gains.mean())
+    # runs that go up and down by chance rise, too
+    return rise if rise > error else 0.0
 
 
 def _steps(picks: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:

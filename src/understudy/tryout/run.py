@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -165,15 +166,20 @@ def planned(
     checks.choice("model", model, MODELS)
     checks.integer("rounds", rounds, low=1)
     checks.integer("seeds", seeds, low=1)
+    framed = callable(getattr(table, "to_csv", None))
+    if not framed and not isinstance(table, str | os.PathLike):
+        raise TypeError(
+            f"table: expected a path or a data frame of pandas, got {type(table).__name__}"
+        )
     runs = Path(folder)
-    own_name = name_of("table" if hasattr(table, "columns") else table) if name is None else name
+    own_name = name_of("table" if framed else table) if name is None else name
     why_not = why_no_study_name(own_name)
     if why_not is not None:
         raise ValueError(f"name: {why_not}")
     place = runs / own_name
     refuse_link(place)
     drop = (drop,) if isinstance(drop, str) else tuple(drop)
-    file = _kept(table, place) if hasattr(table, "columns") else table
+    file = _kept(table, place) if framed else table
     seen = look(file, client, target, task, drop, validation=tune)
     found = situations(Absence.asked(missing, trace, leave, since), seen, rounds)
     labels = tuple(METHODS if methods is None else methods)
@@ -188,7 +194,7 @@ def planned(
         str(place / STUDY),
         str(file),
         str(runs),
-        "accuracy" if seen.target.task == TASKS[0] else "rmse",
+        seen.target,
     )
     write_file(place / PROGRAM, program.encode())
     return TryPlan(seen, found, Study.read(place / STUDY), labels, runs, again, model)
