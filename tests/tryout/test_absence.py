@@ -1,5 +1,7 @@
 """Who is missing: what was asked for, as a study has it."""
 
+import pickle
+
 import pytest
 
 from tests.tryout.tables import sales
@@ -62,6 +64,18 @@ def test_a_recording_is_spanned_by_the_rounds(names, by_name, seen):
     }
 
 
+def test_recordings_of_phones_are_dealt(seen, tmp_path):
+    phone = {"active": [0, 50], "inactive": [20, 80], "finish_time": 100, "duration": 50}
+    (tmp_path / "behave").write_bytes(pickle.dumps({1: phone, 2: phone}))
+    made = found(seen, trace="behave")
+    assert made.at_times == {
+        "as in behave": {"name": "fedscale_trace", "file": "behave", "seconds_per_round": 10.0}
+    }
+    assert made.told == [
+        "behave: devices are dealt to clients at random; 10 rounds of 10 s span the recording"
+    ]
+
+
 @pytest.mark.parametrize(
     ("asked", "line"),
     [
@@ -79,6 +93,7 @@ def test_a_recording_is_spanned_by_the_rounds(names, by_name, seen):
                 "missing, and some are there"
             ),
         ),
+        ({"missing": 0.5, "since": 3}, "since: nobody leaves in round 3; --leave says who"),
         (
             {"leave": "nord"},
             (
@@ -99,7 +114,7 @@ def test_what_cannot_be(asked, line, seen):
     [
         ({"missing": 1.0}, r"missing: expected a number in \(0, 1\), got 1.0"),
         ({"leave": "west", "since": 10}, "since: expected a whole number >= 0 and <= 9, got 10"),
-        ({"trace": "nix.csv"}, r"nix.csv: no such file, .* expected recorded attendance, a CSV"),
+        ({"trace": "nix.csv"}, r"nix.csv: no such file, .* expected recorded attendance: a CSV"),
     ],
 )
 def test_what_is_out_of_range(asked, words, seen):

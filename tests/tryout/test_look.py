@@ -1,10 +1,13 @@
 """What a table is taken for, and what is said of one that does not do; nothing runs."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from tests.tryout.tables import sales
+from understudy.simulation.data.table_columns import Column, numbers_among_words
 from understudy.simulation.data.table_file import table
 from understudy.tryout.look import look
 from understudy.tryout.trouble import CannotTry
@@ -117,7 +120,10 @@ def test_a_messy_table_is_read_and_every_decision_told(written):
             "the file has columns separated by semicolons, decimal commas and the encoding "
             "Windows-1252"
         ),
-        "2 of 90 rows are left out: no Spital, or no value in tot",
+        (
+            "2 of 90 rows are left out: 1 without Spital (empty, NA and the like) and 1 without a "
+            "value in tot"
+        ),
     )
     assert seen.told[4:] == (
         "CRP: 1,25 is read as 1.25",
@@ -135,6 +141,65 @@ def test_a_messy_table_is_read_and_every_decision_told(written):
     federation = seen.federation()
     assert federation.names == ("Köln", "Málaga", "Zürich")
     assert bool(federation.x.isfinite().all())
+
+
+@pytest.mark.parametrize(
+    ("words", "separator", "numbers", "told"),
+    [
+        (["1,000", "2,500", "999"], ",", [1000, 2500, 999], "1,000 is read as 1000"),
+        (["1,234.5", "12", "1,000"], ",", [1234.5, 12, 1000], "1,234.5 is read as 1234.5"),
+        (["4,5", "1,000", "<3"], ",", [4.5, 1, None], "4,5 is read as 4.5"),
+        (["1.234,50", "2,5", "1.234"], ";", [1234.5, 2.5, 1234], "1.234,50 is read as 1234.5"),
+        (["1,234", "5,678", "n"], ";", [1.234, 5.678, None], "1,234 is read as 1.234"),
+        (["2,5", "1.5", "1.234"], ",", [2.5, 1.5, 1.234], "2,5 is read as 2.5"),
+    ],
+)
+def test_what_a_comma_means_is_decided_for_the_column(words, separator, numbers, told, written):
+    """Between thousands, or before decimals; 1,234 alone is what the file's decimal sign says."""
+    frame = sales()[["shop", "size", "sold"]].assign(income=np.resize(words, 90))
+    if separator == ";":
+        frame["size"] = frame["size"].map("{:.2f}".format).str.replace(".", ",")
+    seen = looked(frame, written) if separator == "," else look(
+        written(frame, sep=separator), "shop", "sold"
+    )  # fmt: skip
+    assert f"income: {told}" in seen.told
+    column = Column("income", np.array(words, dtype=object))
+    decimal = seen.data.get("decimal", ".")
+    assert decimal == ("." if separator == "," or "1.234" in words else ",")
+    read = numbers_among_words(column, decimal)
+    np.testing.assert_array_equal(read, [np.nan if one is None else one for one in numbers])
+    inputs = seen.federation().x[:, 1].numpy()  # standardised: in the order of the numbers
+    known = [k for k, one in enumerate(numbers) if one is not None]
+    order = sorted(known, key=lambda k: numbers[k])
+    assert sorted(known, key=lambda k: inputs[k]) == order
+
+
+def test_rows_of_another_length_are_an_error_and_move_no_column(tmp_path, monkeypatch):
+    """With one field more in each row pandas would take the first for a name of the row."""
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{'ab'[k % 2]},{k % 7},{k % 3}," for k in range(30)]
+    with open("t.csv", "w") as file:
+        file.write("\n".join(["site,x,y", *rows, ""]))
+    words = re.escape("t.csv, line 2: expected 3 fields, as in the header, got 4")
+    with pytest.raises(ValueError, match=words):
+        look("t.csv", "site", "y")
+    with open("t.csv", "w") as file:
+        file.write("")
+    with pytest.raises(
+        ValueError, match=r"t\.csv: expected a CSV file with a header, got an empty"
+    ):
+        look("t.csv", "site", "y")
+
+
+def test_a_target_with_commas_is_told_how_to_be_written(written):
+    frame = sales().assign(units=[f"{1000 + 37 * k:,}.5" for k in range(90)])
+    for task in (None, "regression"):
+        assert refused(frame, written, "shop", "units", task=task) == (
+            (
+                "target: column 'units' holds numbers with a comma (such as '1,000.5'); write a "
+                "point for decimals, and nothing between thousands"
+            ),
+        )
 
 
 def test_a_column_that_tells_the_target_is_named(written):

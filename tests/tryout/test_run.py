@@ -135,6 +135,15 @@ def test_the_program_prints_a_table_of_the_stored_runs(tried):
         cwd=place, capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     assert "| left out" in printed
+    of_clients = printed.split("\n\n")[-1]
+    rows = [line.split() for line in of_clients.splitlines()]
+    assert ["name", "north", "south", "west"] in rows
+    assert "pooled" not in of_clients  # it has no clients
+    clients = understudy.results(place / "runs", level="client", study="try-t")
+    own = clients[(clients["strategy"] == "left out") & (clients["name"] == "west")]
+    gone = own[own["availability"] == "without north"]["accuracy"].mean()
+    (line,) = [line for line in of_clients.splitlines() if line.startswith("without north")]
+    assert float(line.split()[-1]) == pytest.approx(gone, abs=5e-4)
     assert "everyone" in printed
 
 
@@ -152,6 +161,33 @@ def test_a_regression_with_its_own_tuned_steps(folder):
     assert 0 < done.findings.errors["everyone"] < 200  # in units, of which there are some 50
 
 
+def test_each_situation_has_tuned_steps_of_its_own_and_pooled_training_has_none(folder):
+    plan = planned("t.csv", client="shop", target="sold", rounds=8, methods=["stale"], tune=True)
+    trials = {(c.labels["block"], c.labels["strategy"]) for c in plan.study.tuning()}
+    assert trials == {
+        ("2 of 3 missing", "left out"),
+        ("2 of 3 missing", "stale"),
+        ("2 of 3 missing", "everyone"),
+        ("without north", "left out"),
+        ("without north", "everyone"),
+    }
+    of_everyone = [c.key for c in plan.study.tuning() if c.labels["strategy"] == "everyone"]
+    assert len(of_everyone) == 2 * len(set(of_everyone))  # the same runs in both
+
+
+def test_a_rise_of_the_last_quarter_is_read_from_the_stored_rounds(folder):
+    done = understudy.try_out("t.csv", target="sold", missing=0.4, methods=[], **SMALL | {
+        "rounds": 8})  # fmt: skip
+    rounds = understudy.results(folder / "runs", level="round", study="try-t")
+    everyone = rounds[rounds["strategy"] == "everyone"].pivot(
+        index="t", columns="seed", values="test_accuracy"
+    )
+    gains = everyone.loc[7] - everyone.loc[5]
+    error = gains.std() / math.sqrt(2)
+    assert done.findings.rise == pytest.approx(gains.mean() if gains.mean() > error else 0.0)
+    assert (done.findings.rounds, done.findings.tail) == (8, 1)
+
+
 def test_nothing_runs_where_something_is_wrong(folder):
     for wrong, words in (
         ({"methods": ["nix"]}, "methods: no method 'nix'; known: fedavg, "),
@@ -161,6 +197,8 @@ def test_nothing_runs_where_something_is_wrong(folder):
     ):
         with pytest.raises(ValueError, match=re.escape(words)):
             planned("t.csv", client="shop", target="sold", **wrong)
+    with pytest.raises(TypeError, match="table: expected a path or a data frame of pandas, got l"):
+        planned([1, 2], client="shop", target="sold")
     assert not (folder / "runs" / "understudy.sqlite").exists()
 
 

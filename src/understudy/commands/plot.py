@@ -43,6 +43,8 @@ def plot(
     from understudy.studies.report import figures
 
     endings = saving.formats(formats)
+    if study == "trace" and not names and not (folder / "trace").exists():
+        raise ValueError("plot trace: expected the file of a trace, got none")
     if study == "trace" and names and len(names) == 1:
         for line in _trace(names[0], seconds, Path() if to is None else to, endings):
             text.echo(line)

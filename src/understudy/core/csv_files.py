@@ -11,10 +11,13 @@ from pathlib import Path
 _UNDECODED = re.compile("[\udc80-\udcff]")  # what stands for bytes that are no UTF-8
 
 
-def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+def csv_rows(
+    path: Path, separator: str = ",", encoding: str = "utf-8-sig"
+) -> Iterator[tuple[int, list[str]]]:
     """(line number, fields) of each row; blank lines are left out."""
-    with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
-        reader = csv.reader(_checked(file, path))
+    with path.open(newline="", encoding=encoding, errors="surrogateescape") as file:
+        lines = _checked(file, path)
+        reader = csv.reader(lines, delimiter=separator, skipinitialspace=True)
         try:
             for row in reader:
                 if len(row) > 1 or (row and row[0].strip()):
@@ -24,10 +27,12 @@ def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
             raise ValueError(f"{where}: expected a CSV file; {error}") from error
 
 
-def even_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+def even_rows(
+    path: Path, separator: str = ",", encoding: str = "utf-8-sig"
+) -> Iterator[tuple[int, list[str]]]:
     """The same; each row has as many fields as the first, or is an error."""
     width = 0
-    for line, row in csv_rows(path):
+    for line, row in csv_rows(path, separator, encoding):
         width = width or len(row)
         if len(row) != width:
             raise ValueError(

@@ -11,12 +11,14 @@ from understudy.core import checks
 from understudy.core.printable import one_line
 from understudy.core.shown import shown
 from understudy.core.suggestions import closest
-from understudy.parts.recordings.two_state import read_two_state
+from understudy.parts.recordings.kinds import read_recording
 from understudy.simulation.data.table_file import found
 from understudy.tryout.look import Look
 from understudy.tryout.trouble import CannotTry
 
 HALF = 0.5
+TWO_STATES = "trace"  # the availability of a CSV file
+EXPECTED = "recorded attendance: a CSV file device,t_s,state, FLASH's JSON or FedScale's pickle"
 LARGEST, EACH = "largest", "each"
 LONGEST = 24  # letters of a client's name in a label
 Modes = dict[str, dict[str, Any]]  # label → availability
@@ -31,8 +33,9 @@ class Absence:
     missing : float, optional
         The share of clients that is missing in each round, drawn for each.
     trace : path, optional
-        Recorded attendance, a CSV file ``device,t_s,state`` as `Trace` reads it. Where every client
-        has a device of its own name, it follows that one; else devices are dealt at random.
+        Recorded attendance: a CSV file ``device,t_s,state`` as `Trace` reads it, FLASH's JSON or
+        FedScale's pickle. Where every client has a device of its own name in a CSV file, it
+        follows that one; else devices are dealt at random.
     leave : sequence of str
         Clients that are gone, each in a comparison of its own; ``"largest"``: the one with most
         rows; ``"each"``: all, one after another.
@@ -90,6 +93,8 @@ def situations(asked: Absence, look: Look, rounds: int) -> Situations:
     if asked.trace is not None:
         _traced(made, str(asked.trace), look, rounds)
     checks.integer("since", asked.since, low=0, high=rounds - 1)
+    if asked.since and not asked.leave:
+        raise CannotTry(f"since: nobody leaves in round {asked.since}; --leave says who")
     largest = next(iter(look.sizes))
     for word in asked.leave:
         known = word in look.sizes
@@ -115,19 +120,23 @@ def _missing(made: Situations, share: float, n: int) -> None:
 
 
 def _traced(made: Situations, file: str, look: Look, rounds: int) -> None:
-    recording = read_two_state(found(file, "recorded attendance, a CSV file device,t_s,state"))
+    kind, recording = read_recording(found(file, EXPECTED))
     if recording.end <= 0:
         raise CannotTry(f"trace: {file} covers no time")
-    by_name = set(look.clients) <= set(recording.devices)
+    by_name = kind == TWO_STATES and set(look.clients) <= set(recording.devices)
     # the whole recording once, whatever its unit of time is
     seconds = recording.end / rounds
-    table = {"name": "trace", "file": file, "seconds_per_round": seconds, "drop_first_seconds": 0}
-    made.at_times[f"as in {one_line(Path(file).name, LONGEST)}"] = {**table, "by_name": by_name}
+    table = {"name": kind, "file": file, "seconds_per_round": seconds}
+    if kind == TWO_STATES:
+        table |= {"drop_first_seconds": 0, "by_name": by_name}
+    made.at_times[f"as in {one_line(Path(file).name, LONGEST)}"] = table
     if by_name:
         words = "each client comes and goes as the device of its name"
     else:
-        absent = next(name for name in look.clients if name not in recording.devices)
-        words = f"devices are dealt to clients at random (none is called {shown(absent)})"
+        words = "devices are dealt to clients at random"
+        absent = [name for name in look.clients if name not in recording.devices]
+        if kind == TWO_STATES:
+            words += f" (none is called {shown(absent[0])})"
     made.told.append(f"{file}: {words}; {rounds} rounds of {seconds:.3g} s span the recording")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,12 +11,16 @@ from typing import Any
 
 import pandas as pd
 
+from understudy.measures.run_numbers import tail_length
 from understudy.studies.statistics.frames import results
 from understudy.tryout.absence import Situations
 from understudy.tryout.effects import BySeed, Effect, adjusted, by_seed, effect, mean
 from understudy.tryout.look import Look
 from understudy.tryout.numbers_in_words import Scale, scale_of, scale_of_clients
 from understudy.tryout.plan import EVERYONE, LEFT_OUT, POOLED, measure_of
+
+STILL_LEARNING = 0.03  # of what was learnt: a rise in the last quarter that is told
+FEWEST_ROUNDS = 4  # of which a last quarter can be told
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,16 @@ class TableFindings:
     n_parameters: int
     seeds: int
     errors: Mapping[str, float] = field(default_factory=dict)  # RMSE in the target's own unit
+    rounds: int = 0
+    tail: int = 1  # last rounds that the measure is a mean of
+    rise: float = math.nan  # of the measure with everybody, in the last quarter of the rounds
+    steps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # see `_steps`
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the model with everybody was still learning when training ended."""
+        learnt = mean(self.everyone) - (self.constant if math.isfinite(self.constant) else 0.0)
+        return self.rise > max(STILL_LEARNING * learnt, 0.0)
 
 
 def findings(
@@ -128,7 +143,38 @@ def findings(
         *_costs(study),
         len(everyone),
         errors,
+        study.rounds,
+        tail_length(study.rounds) if column == "accuracy_tail" else 1,
+        _rise(folder, study, f"test_{look.target.metric}"),
+        _steps(runs.attrs.get("picks", {})),
     )
+
+
+def _rise(folder: Path, study: Any, column: str) -> float:
+    """How much a measure rose with everybody in the last quarter of the rounds; NaN: not known."""
+    rounds = results(folder, level="round", study=study.name)
+    if column not in rounds or study.rounds < FEWEST_ROUNDS:
+        return math.nan
+    own = rounds[rounds["strategy"] == EVERYONE].drop_duplicates(["seed", "t"])
+    courses = own.pivot(index="t", columns="seed", values=column).dropna(how="all")
+    tail = tail_length(len(courses))
+    last, early = courses.tail(tail), courses.head(len(courses) - len(courses) // 4).tail(tail)
+    gains = (last.mean() - early.mean()).dropna()
+    error = float(gains.std()) / math.sqrt(len(gains)) if len(gains) > 1 else 0.0
+    rise = float(gains.mean())
+    # runs that go up and down by chance rise, too
+    return rise if rise > error else 0.0
+
+
+def _steps(picks: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+    """Block (or nothing) → strategy → the server's step that was picked, as it is written."""
+    told: dict[str, dict[str, str]] = {}
+    for name, pick in picks.items():
+        where, _, strategy = name.rpartition("/")
+        step = re.search(r"lr=([\d.]+)", str(pick.get("server", "")))
+        if step is not None and strategy != POOLED:
+            told.setdefault(where, {})[strategy] = f"{float(step[1]):g}"
+    return told
 
 
 def _of_methods(

@@ -9,8 +9,7 @@ import numpy as np
 
 from understudy.core.shown import shown
 from understudy.core.types import Bools
-from understudy.simulation.data.table_columns import MOST_CATEGORIES, Column
-from understudy.simulation.data.table_file import numbers_among_words
+from understudy.simulation.data.table_columns import MOST_CATEGORIES, Column, numbers_among_words
 from understudy.tryout.trouble import listed
 
 FEWEST_KNOWN = 10  # rows with a value, below which nothing is learnt of a column
@@ -34,17 +33,19 @@ class Inputs:
         return [*self.plain, *self.numbers, *self.encode]
 
 
-def inputs_of(columns: Sequence[Column], dropped: Sequence[str], targets: Column) -> Inputs:
+def inputs_of(
+    columns: Sequence[Column], dropped: Sequence[str], targets: Column, decimal: str = "."
+) -> Inputs:
     """Sort the columns; rows without a client or a target are left out of them already."""
     made = Inputs(drop=list(dropped))
     gaps: dict[str, float] = {}
     for column in columns:
-        why = _unfit(column)
+        why = _unfit(column, decimal)
         if why is not None:
             made.drop.append(column.name)
             made.told.append(f"{column.name}: {why}; left out")
             continue
-        missing = _place(made, column)
+        missing = _place(made, column, decimal)
         if missing.any():
             gaps[column.name] = float(missing.mean())
     if made.encode:
@@ -65,7 +66,7 @@ def inputs_of(columns: Sequence[Column], dropped: Sequence[str], targets: Column
     return made
 
 
-def _unfit(column: Column) -> str | None:
+def _unfit(column: Column, decimal: str) -> str | None:
     """Why a column is no input."""
     n_known, n = int((~column.missing).sum()), len(column.values)
     if column.kind == "empty":
@@ -76,7 +77,7 @@ def _unfit(column: Column) -> str | None:
         return f"a value in {n_known:,} of {n:,} rows only"
     if column.kind == "dates":
         return "dates (an age or a count of days would do)"
-    if _with_words(column):
+    if _with_words(column, decimal):
         return None
     if column.kind == "numbers":
         return "an id, or the number of the row" if column.id_like else None
@@ -85,26 +86,26 @@ def _unfit(column: Column) -> str | None:
     return None
 
 
-def _with_words(column: Column) -> bool:
+def _with_words(column: Column, decimal: str) -> bool:
     """Whether it holds numbers, and words or decimal commas among them."""
     if column.kind == "dates":
         return False
-    read = ~np.isnan(numbers_among_words(column))
+    read = ~np.isnan(numbers_among_words(column, decimal))
     if column.kind == "numbers":
         return bool((~read & ~column.missing).any())
     return bool(read.sum() >= MOSTLY * (~column.missing).sum())
 
 
-def _place(made: Inputs, column: Column) -> Bools:
+def _place(made: Inputs, column: Column, decimal: str) -> Bools:
     """Put a column where it belongs; where it has no value."""
-    if _with_words(column):
+    if _with_words(column, decimal):
         made.numbers.append(column.name)
-        read = numbers_among_words(column)
+        read = numbers_among_words(column, decimal)
         odd = np.isnan(read) & ~column.missing
         commas = ~np.isnan(read) & np.isnan(column.numbers)
         if commas.any():
             row = int(commas.argmax())
-            made.told.append(f"{column.name}: {column.words[row]} is read as {read[row]:g}")
+            made.told.append(f"{column.name}: {column.words[row]} is read as {read[row]:.10g}")
         if odd.any():
             example = shown(str(column.words[int(odd.argmax())]))
             made.told.append(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from understudy.core.shown import shown
+from understudy.core.types import Bools
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.table_columns import Column
 from understudy.simulation.data.table_file import (
@@ -80,18 +81,13 @@ def look(
     kept = kept_rows(frame, client, target, task_found)
     if not kept.any():
         raise CannotTry(f"no row has both a {shown(client)} and a {shown(target)}")
-    if not kept.all():
-        what = "number" if task_found == REGRESSION else "value"
-        told.append(
-            f"{int((~kept).sum()):,} of {len(kept):,} rows are left out: no {client}, or no {what} "
-            f"in {target}"
-        )
+    told += _gaps(frame, client, target, kept, task_found)
     rows = frame[kept]
     columns = {str(name): Column(str(name), np.asarray(rows[name])) for name in rows.columns}
     sizes, of_clients = _clients(columns[client])
     made = target_of(columns[target], task_found, task is not None)
     others = [column for name, column in columns.items() if name not in (client, target, *drop)]
-    inputs = inputs_of(others, drop, columns[target])
+    inputs = inputs_of(others, drop, columns[target], written.decimal)
     if not inputs.used:
         reasons = listed(inputs.told, 3) if inputs.told else "there are no others"
         raise CannotTry(f"no column is left to learn from: {reasons}")
@@ -102,7 +98,9 @@ def look(
     if made.task == REGRESSION:
         data |= {"shift": made.shift, "scale": made.scale}
     data |= {"test": TEST} | ({"validation": VALIDATION} if validation else {}) | {"seed": "run"}
-    words = f"{len(rows):,} rows, {len(sizes)} clients, {len(inputs.used)} columns to learn from"
+    n = len(inputs.used)
+    columns_used = f"{n} column{'s' * (n != 1)} to learn from"
+    words = f"{len(rows):,} rows, {len(sizes):,} clients, {columns_used}"
     lines = (words, *told, *made.told, *of_clients, *inputs.told)
     seen = Look(data, made, sizes, lines)
     try:
@@ -120,9 +118,23 @@ def _refuse_columns(frame: Any, client: str, target: str, drop: Sequence[str]) -
         wrong = [f"target: {shown(target)} is the column of the clients"]
     wrong += [f"drop: {shown(one)} is needed" for one in drop if one in (client, target)]
     if not len(frame) and not wrong:
-        wrong = ["the table has no rows"]
+        wrong = ["the table has a header and no rows"]
     if wrong:
         raise CannotTry(*wrong)
+
+
+def _gaps(frame: Any, client: str, target: str, kept: Bools, task: str) -> list[str]:
+    """Rows that are left out, and for want of what."""
+    if kept.all():
+        return []
+    nobody = Column(client, np.asarray(frame[client])).missing
+    what = "number" if task == REGRESSION else "value"
+    counts = {
+        f"without {client} (empty, NA and the like)": nobody,
+        f"without a {what} in {target}": ~kept & ~nobody,
+    }
+    reasons = [f"{int(rows.sum()):,} {why}" for why, rows in counts.items() if rows.any()]
+    return [f"{int((~kept).sum()):,} of {len(kept):,} rows are left out: {listed(reasons)}"]
 
 
 def _of_the_file(unusual: dict[str, str]) -> list[str]:

@@ -88,23 +88,38 @@ def document(name: str, look: Look, found: Situations, settings: TrySettings) ->
         "model": {"name": settings.model},
         "local": local,
     }
-    alone, tried = {LEFT_OUT: "fedavg"}, {LEFT_OUT: "fedavg", **_methods(settings.methods)}
-    if found.at_times and found.for_good:
-        made |= {"strategies": tried, "availability": found.at_times}
-        made["block"] = [
-            {"name": AT_TIMES},
-            {"name": FOR_GOOD, "strategies": alone, "availability": found.for_good},
-        ]
-    elif found.at_times:
-        made |= {"strategies": tried, "availability": found.at_times}
-    else:
-        made |= {"strategies": alone, "availability": found.for_good}
+    made |= _grid(found, _methods(settings.methods), settings.tune)
     if settings.tune:
         made["tune"] = {
             "metric": "validation_loss",
             "seeds": list(TUNING_SEEDS),
             "server": [{"name": "sgd", "lr": lr} for lr in STEPS],
         }
+    return made
+
+
+def _grid(found: Situations, methods: Mapping[str, Any], tune: bool) -> dict[str, Any]:
+    """Who trains in which situation: where a client is gone for good, no method is tried.
+
+    Steps are tuned for each block, and so for each situation by itself.
+    """
+    alone: dict[str, Any] = {LEFT_OUT: "fedavg"}
+    tried = {**alone, **methods}
+    if tune and len(found.labels) > 1:
+        modes = {**found.at_times, **found.for_good}
+        blocks = [{"name": label, "availability": {label: mode}} for label, mode in modes.items()]
+        for block in blocks:
+            if block["name"] in found.for_good:
+                block["strategies"] = alone
+        return {"strategies": tried, "availability": modes, "block": blocks}
+    if not found.at_times:
+        return {"strategies": alone, "availability": found.for_good}
+    made: dict[str, Any] = {"strategies": tried, "availability": found.at_times}
+    if found.for_good:
+        made["block"] = [
+            {"name": AT_TIMES},
+            {"name": FOR_GOOD, "strategies": alone, "availability": found.for_good},
+        ]
     return made
 
 

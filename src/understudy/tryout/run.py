@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -76,7 +77,7 @@ class TryPlan:
     def training(self) -> str:
         """What all methods share."""
         local = self.study.cells()[0].task.strategy.local
-        step = "each method has its own server step, the best on validation data"
+        step = "each method has its own server step, in each situation the best on validation data"
         servers = {cell.task.strategy.server for cell in self.study.cells()}
         if self.study.tune is None:
             same = len(servers) == 1
@@ -165,15 +166,20 @@ def planned(
     checks.choice("model", model, MODELS)
     checks.integer("rounds", rounds, low=1)
     checks.integer("seeds", seeds, low=1)
+    framed = callable(getattr(table, "to_csv", None))
+    if not framed and not isinstance(table, str | os.PathLike):
+        raise TypeError(
+            f"table: expected a path or a data frame of pandas, got {type(table).__name__}"
+        )
     runs = Path(folder)
-    own_name = name_of("table" if hasattr(table, "columns") else table) if name is None else name
+    own_name = name_of("table" if framed else table) if name is None else name
     why_not = why_no_study_name(own_name)
     if why_not is not None:
         raise ValueError(f"name: {why_not}")
     place = runs / own_name
     refuse_link(place)
     drop = (drop,) if isinstance(drop, str) else tuple(drop)
-    file = _kept(table, place) if hasattr(table, "columns") else table
+    file = _kept(table, place) if framed else table
     seen = look(file, client, target, task, drop, validation=tune)
     found = situations(Absence.asked(missing, trace, leave, since), seen, rounds)
     labels = tuple(METHODS if methods is None else methods)
@@ -188,7 +194,7 @@ def planned(
         str(place / STUDY),
         str(file),
         str(runs),
-        "accuracy" if seen.target.task == TASKS[0] else "rmse",
+        seen.target,
     )
     write_file(place / PROGRAM, program.encode())
     return TryPlan(seen, found, Study.read(place / STUDY), labels, runs, again, model)
@@ -247,7 +253,7 @@ def try_out(
         The share of clients that is missing in each round, drawn for each. Without `missing`,
         `trace` and `leave`: one half; and the largest client is gone, in a comparison of its own.
     trace : path, optional
-        Recorded attendance, as `Trace` reads it.
+        Recorded attendance, as `Trace`, `FlashTrace` or `FedScaleTrace` reads it.
     leave : str or list of str
         Clients that are gone, each in a comparison of its own: names, ``"largest"``, ``"each"``.
     since : int

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from understudy.core.shown import shown
-from understudy.simulation.data.table_columns import MOST_CATEGORIES, Column
+from understudy.simulation.data.table_columns import MOST_CATEGORIES, Column, numbers_among_words
 from understudy.simulation.data.table_file import CLASSES, REGRESSION
 from understudy.tryout.trouble import CannotTry, listed
 
@@ -61,14 +61,19 @@ def task_of(column: Column, asked: str | None) -> str:
         )
     values = column.numbers[~column.missing]
     known = values[np.isfinite(values)]
+    if asked == CLASSES:
+        return CLASSES
+    commas = ~np.isnan(numbers_among_words(column)) & np.isnan(column.numbers)
+    if commas.any() and commas.sum() + len(known) >= MOSTLY * len(values):
+        example = shown(str(column.words[int(commas.argmax())]))
+        raise CannotTry(
+            f"{place} holds numbers with a comma (such as {example}); write a point for decimals, "
+            "and nothing between thousands"
+        )
     if asked == REGRESSION:
         if not len(known):
             raise CannotTry(f"{place} holds no numbers, so it is no regression; --task classes")
         return REGRESSION
-    if asked == CLASSES:
-        return CLASSES
-    if column.decimal_commas.any():
-        raise CannotTry(f"{place} holds numbers with a decimal comma; write a point")
     if column.kind == "numbers" or len(known) >= MOSTLY * len(values):
         different = np.unique(known)
         whole = bool((different == different.round()).all())

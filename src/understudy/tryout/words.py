@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from understudy.server.footprint import readable
+from understudy.tryout.cautions import cautions
 from understudy.tryout.effects import Effect, mean
 from understudy.tryout.findings import ClientFinding, MethodFinding, Situation, TableFindings
-from understudy.tryout.plan import POOLED
 from understudy.tryout.trouble import listed
 
 MOST_CLIENTS = 3  # that are told in words
@@ -30,17 +30,31 @@ def answers(found: TableFindings) -> tuple[Answer, ...]:
         Answer("Which clients lose most?", tuple(_losers(found))),
         Answer("Which method recovers it?", tuple(_recovered(found))),
         Answer("What would it cost on the server?", tuple(_costs(found))),
-        Answer("What to bear in mind", tuple(_cautions(found))),
+        Answer("What to bear in mind", tuple(cautions(found))),
     )
 
 
 def in_short(found: TableFindings) -> str:
-    """One sentence."""
-    parts = [f"{one.label}: {_short(found, one)}" for one in found.situations]
-    if len(parts) > MOST_CLIENTS:
-        worst = min(found.situations, key=lambda one: one.loss.mean)
-        return f"Worst is {worst.label}: {_short(found, worst)}."
-    return f"{'; '.join(parts)}."
+    """One sentence; a second where training was cut short."""
+    told, gone = list(found.situations), []
+    if len(told) > MOST_CLIENTS:
+        gone = [one for one in told if one.gone is not None]
+        told = [one for one in told if one.gone is None]
+    parts = [f"{one.label}: {_short(found, one)}" for one in told]
+    if gone:
+        parts.append(_short_of_many(found, gone))
+    early = f" Training was not over after {found.rounds} rounds." if found.unfinished else ""
+    return f"{'; '.join(parts)}.{early}"
+
+
+def _short_of_many(found: TableFindings, gone: Sequence[Situation]) -> str:
+    """Of clients that are gone one after another."""
+    worst = min(gone, key=lambda one: one.loss.mean)
+    sure = sum(one.loss.holds and one.loss.mean < 0 for one in gone)
+    words = f"of {len(gone)} clients, {sure} {'is' if sure == 1 else 'are'} shown to be missed"
+    if worst.loss.p is None:
+        words = f"of {len(gone)} clients"
+    return f"{words}; the largest loss is {worst.label}: {_short(found, worst)}"
 
 
 def _short(found: TableFindings, one: Situation) -> str:
@@ -54,7 +68,10 @@ def _short(found: TableFindings, one: Situation) -> str:
         )
     words = f"leaving the absent out costs {found.scale.size(one.loss.mean)} of {found.scale.name}"
     if one.loss.mean > 0:
-        words = f"{found.scale.name} is higher by {found.scale.size(one.loss.mean)}"
+        return (
+            f"{found.scale.name} is {found.scale.size(one.loss.mean)} higher where the absent are "
+            "left out"
+        )
     if not one.methods:
         return words
     helps = [method for method in one.methods if method.change.holds and method.change.mean > 0]
@@ -74,6 +91,12 @@ def _losses(found: TableFindings) -> Iterator[str]:
     if math.isfinite(found.constant):
         words += f"; with the same prediction for every row, {scale.value(found.constant)}"
     yield f"{words}."
+    if found.unfinished:
+        yield (
+            f"Training was not over: with everybody, {scale.name} rose by "
+            f"{scale.size(found.rise)} in the last quarter of the {found.rounds} rounds. More "
+            f"rounds (--rounds {2 * found.rounds}) may change all that follows."
+        )
     yield "Tests are on held-out rows of all clients, also of those that are missing."
     for error in found.errors.values():
         yield f"The typical error (RMSE) with everybody is {_digits(error)}, in the target's unit."
@@ -88,6 +111,8 @@ def _change(found: TableFindings, change: Effect) -> str:
     scale = found.scale
     if not math.isfinite(change.mean):
         return "no result"
+    if scale.is_zero(change.mean):
+        return f"a difference of {scale.size(change.mean)}{scale.range(change)}"
     if change.mean > 0:
         return f"{scale.size(change.mean)} higher{scale.range(change)}"
     return f"{scale.size(change.mean)} lower{scale.range(change, -1)}"
@@ -101,39 +126,49 @@ def _digits(value: float) -> str:
 
 
 def _losers(found: TableFindings) -> Iterator[str]:
+    scale, nobody = found.client_scale, []
+    many = len(found.situations) > MOST_CLIENTS
     for one in found.situations:
         if not one.clients:
             continue
-        sure = [who for who in one.clients if who.change.holds and who.change.mean < 0]
-        scale = found.client_scale
-        lose = [who for who in one.clients if who.change.mean < 0]
-        shown = sure or [who for who in lose if not scale.is_zero(who.change.mean)]
-        if not shown:
-            yield f"{one.label}: none."
-        told = [_client(found, who) for who in shown[:MOST_CLIENTS]]
-        more = len(shown) - MOST_CLIENTS
-        words = "; ".join(told) + (f"; {more} more" if more > 0 and sure else "")
-        how = "" if sure else _why_unsure(one)
-        if shown:
-            yield f"{one.label}: {words}{how}."
+        losers = _losers_of(found, one)
+        if losers:
+            yield f"{one.label}: {losers}."
+        else:
+            nobody.append(one.label)
         gains = [who for who in one.clients if who.change.holds and who.change.mean > 0]
         if gains:
             told = [_client(found, who) for who in reversed(gains)]
             yield f"{one.label}, better off: {'; '.join(told[:MOST_CLIENTS])}."
         others = [who for who in one.clients if who.name != one.gone]
-        if one.gone is not None and others:
+        if one.gone is not None and others and not (many and not losers):
             lost = sum(who.change.mean * who.rows for who in others) / sum(w.rows for w in others)
             words = f"{scale.size(lost)} {'worse' if lost < 0 else 'better'}"
             if scale.is_zero(lost):
                 words = "neither better nor worse"
             yield f"{one.label}, the others: {words} on average, by rows."
+    if nobody:
+        yield f"{listed(nobody, len(nobody))}: no client loses on average."
     first = next((one.clients for one in found.situations if one.clients), ())
     if first:
         least, most = (end(who.tested_on for who in first) for end in (min, max))
         yield (
-            f"Measured as {found.client_scale.name} on each client's own held-out rows: "
-            f"{least:.0f} to {most:.0f} of them in each run."
+            f"Measured as {scale.name} on each client's own held-out rows: {least:.0f} to "
+            f"{most:.0f} of them in each run."
         )
+
+
+def _losers_of(found: TableFindings, one: Situation) -> str:
+    """Who loses most, those that surely do before others; empty: nobody."""
+    sure = [who for who in one.clients if who.change.holds and who.change.mean < 0]
+    lose = [who for who in one.clients if who.change.mean < 0]
+    shown = sure or [who for who in lose if not found.client_scale.is_zero(who.change.mean)]
+    if not shown:
+        return ""
+    words = "; ".join(_client(found, who) for who in shown[:MOST_CLIENTS])
+    if not sure:
+        return words + _why_unsure(one)
+    return words + (f"; {len(sure) - MOST_CLIENTS} more" if len(sure) > MOST_CLIENTS else "")
 
 
 def _client(found: TableFindings, who: ClientFinding) -> str:
@@ -162,18 +197,20 @@ def _recovered(found: TableFindings) -> Iterator[str]:
         if best is None:
             continue
         scale = found.scale
-        words = f"{one.label}: {best.name} is best, {scale.value(best.mean)}"
+        value = scale.value(best.mean)
         if best.change.mean <= 0:
-            yield f"{one.label}: none; leaving the absent out is as good as {best.name}, the best."
-            continue
-        if not one.loss.holds and not best.change.holds and one.loss.p is not None:
-            words = f"{one.label}: little can be gained, since the loss itself may be noise; "
-            words += f"{best.name} is best, {scale.value(best.mean)}"
-        words += f", {scale.size(best.change.mean)} above leaving the absent out"
-        words += scale.range(best.change)
-        if one.loss.holds and one.loss.mean < 0:
-            words += f", {_share(best)}"
-        yield f"{words}: {best.change.verdict}."
+            yield (
+                f"{one.label}: none; {best.name} comes closest to leaving the absent out, {value}, "
+                f"{_change(found, best.change)}: {best.change.verdict}."
+            )
+        else:
+            words = f"{best.name} is best, {value}, {scale.size(best.change.mean)} above leaving "
+            words += f"the absent out{scale.range(best.change)}"
+            if one.loss.holds and one.loss.mean < 0:
+                words += f", {_share(best)}"
+            if not one.loss.holds and not best.change.holds and one.loss.p is not None:
+                words = f"that there is a loss is not shown; {words}"
+            yield f"{one.label}: {words}: {best.change.verdict}."
         also = [other.name for other in one.methods[1:] if other.change.holds
                 and other.change.mean > 0]  # fmt: skip
         worse = [other.name for other in one.methods if other.change.holds
@@ -209,32 +246,3 @@ def _costs(found: TableFindings) -> Iterator[str]:
             f"{listed(names, 8)}: {readable(memory)} of memory, or {readable(disk)} of disk for a "
             "server that survives a crash."
         )
-
-
-def _cautions(found: TableFindings) -> Iterator[str]:
-    n = found.seeds
-    yield (
-        f"{n} run{'s' * (n != 1)} of each kind differ in the rows that are held out, the first "
-        "weights and who is missing. In brackets: 95 % intervals over these runs, each for itself. "
-        "“More than noise”: p < 0.05 in a paired t-test, raised by Holm for all that is compared "
-        "in one table. “May be noise” does not mean that there is no difference."
-    )
-    unsure = [one.loss for one in found.situations]
-    unsure += [method.change for one in found.situations for method in one.methods]
-    if any(not one.holds and one.half is not None and abs(one.mean) > one.half for one in unsure):
-        yield (
-            f"More runs tell smaller differences from noise: the same with --seeds {2 * n}; what "
-            "is done is not run again."
-        )
-    if any(one.methods for one in found.situations):
-        yield "The best method is chosen and tested on the same runs, which favours it."
-    if mean(found.everyone) <= found.constant and math.isfinite(found.constant):
-        yield (
-            "Even with everybody the model does no better than saying the same for every row: "
-            "what is said of absence means little here."
-        )
-    yield (
-        f"Everything is simulated on this machine. Rows of all clients were put together to "
-        f"standardise columns and to fill gaps; {POOLED} training is what federated learning "
-        "replaces."
-    )

@@ -313,6 +313,32 @@ def test_a_bad_tff_file_is_named(tmp_path, write, words):
     assert "fed_emnist_train.h5" in str(refused.value)
 
 
+@pytest.mark.parametrize("name", ["tff_shakespeare", "tff_stackoverflow"])
+def test_damage_inside_an_hdf5_file_is_an_error_with_its_name(name, tmp_path):
+    """Bytes of it changed by chance: it is read, or it is a ValueError that names it."""
+    key = "snippets" if name == "tff_shakespeare" else "tokens"
+    files = [tmp_path / f"{name.removeprefix('tff_')}_{part}.h5" for part in ("train", "test")]
+    for file in files:
+        with h5py.File(file, "w") as written:
+            for user in ("A", "B", "C"):
+                text = ["to be or not to be", "that is the question"]
+                written.create_dataset(
+                    f"examples/{user}/{key}", data=text, dtype=h5py.string_dtype()
+                )
+    whole, rng = files[0].read_bytes(), np.random.default_rng(0)
+    errors = []
+    for _ in range(60):
+        damaged = np.frombuffer(whole, dtype=np.uint8).copy()
+        damaged[rng.integers(len(whole), size=20)] = rng.integers(256, size=20)
+        files[0].write_bytes(damaged.tobytes())
+        try:
+            federate(name, None, root=tmp_path, n_clients=None)
+        except ValueError as error:
+            errors.append(str(error))
+    assert len(errors) > 20
+    assert all(files[0].name in error for error in errors)
+
+
 def test_an_announced_size_is_not_believed(tmp_path):
     path = tmp_path / "fed_emnist_train.h5"
     with h5py.File(path, "w") as file:  # nothing is stored, 3 TB are announced

@@ -25,6 +25,8 @@ _DATE = re.compile(
     r"|\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?"
 )
 DECIMAL_COMMA = re.compile(r"[-+]?(\d+|\d{1,3}(\.\d{3})+),\d+")
+THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?")  # 1,234 and 1,234.5
+POINTS = re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3})+")  # 1.234 where a comma is decimal
 # "Unnamed: 0" is the index of a table that pandas wrote
 _ID = re.compile(r"(.*[\W_])?(id|ids|uid|uuid|guid|index|idx|nr|no|number)|unnamed: \d+", re.I)
 _CAMEL_ID = re.compile(r".*[a-z](Id|ID)")
@@ -132,6 +134,53 @@ class Column:
         codes = np.array([places.get(word, -1.0) for word in self.words.tolist()])
         codes[self.missing] = np.nan
         return codes
+
+
+def numbers_among_words(column: Column, decimal: str = ".") -> Floats:
+    """The finite numbers of 32 bits of a column, whatever its commas mean; NaN: it is none.
+
+    Parameters
+    ----------
+    column : Column
+        The column.
+    decimal : {".", ","}
+        The decimal sign of the file, for commas that may mean both: as in 1,234.
+
+    Notes
+    -----
+    A column has one notation. In 4,5 or 0,125 the comma is decimal, in 1,234.5 or 1,234,567 it
+    stands between thousands, and the others of the column are read alike.
+    """
+    read = column.numbers.copy()
+    if column.values.dtype.kind == "O":
+        words = np.array([word.strip() for word in column.words.tolist()], dtype=object)
+        read = _with_commas(words, read, decimal)
+    with np.errstate(over="ignore"):
+        read[~np.isfinite(read.astype(np.float32))] = np.nan
+    return read
+
+
+def _with_commas(words: npt.NDArray[np.object_], read: Floats, decimal: str) -> Floats:
+    fractions, thousands = _match(DECIMAL_COMMA, words), _match(THOUSANDS, words)
+    surely_decimal = bool((fractions & ~thousands).any())
+    surely_thousands = bool((thousands & ~fractions).any())
+    if surely_decimal or (decimal == "," and not surely_thousands):
+        points = _match(POINTS, words)
+        plain_words = np.array(["." not in word for word in words], dtype=np.bool_)
+        # with 2,5 and 1.5 a column is in no notation: its points are left alone
+        if surely_decimal and (points | fractions | plain_words).all():
+            read[points] = [float(word.replace(".", "")) for word in words[points]]
+        plain = [word.replace(".", "").replace(",", ".") for word in words[fractions]]
+        read[fractions] = [float(word) for word in plain]
+        return read
+    read[thousands] = [float(word.replace(",", "")) for word in words[thousands]]
+    return read
+
+
+def _match(pattern: re.Pattern[str], words: npt.NDArray[np.object_]) -> Bools:
+    return np.array(
+        [pattern.fullmatch(word) is not None for word in words.tolist()], dtype=np.bool_
+    )
 
 
 def _same(value: Any) -> bool:

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from understudy.core import checks
-from understudy.core.csv_files import faults_of
+from understudy.core.csv_files import even_rows, faults_of
 from understudy.core.shown import shown
-from understudy.core.types import Bools, Floats
+from understudy.core.types import Bools
 from understudy.simulation.data.federation import Federation
-from understudy.simulation.data.table_columns import DECIMAL_COMMA, Column
+from understudy.simulation.data.table_columns import Column, numbers_among_words
 from understudy.simulation.data.table_inputs import TableOptions, from_table
 from understudy.simulation.data.tables import refuse_unknown_column
 
@@ -102,8 +102,8 @@ def _decodes(path: Path, encoding: str) -> bool:
 def _first_rows(path: Path, separator: str, encoding: str) -> list[list[str]]:
     with path.open(newline="", encoding=encoding) as file:
         try:
-            return list(islice((row for row in csv.reader(file, delimiter=separator) if row),
-                               LOOKED_AT))  # fmt: skip
+            rows = csv.reader(file, delimiter=separator, skipinitialspace=True)
+            return list(islice((row for row in rows if row), LOOKED_AT))
         except csv.Error:
             return []
 
@@ -128,8 +128,7 @@ def read_table(file: str | Path, client: str, written: Written | None = None) ->
     with faults_of(path):
         if path.suffix.lower() in PARQUET:
             return _from_parquet(path, client)
-        header = (_first_rows(path, written.separator, written.encoding) or [[]])[0]
-        header = [header[0].removeprefix("\ufeff"), *header[1:]] if header else []
+        header = _header(path, written)
         twice = [name for name, count in Counter(header).items() if count > 1 and name]
         if twice:
             raise ValueError(f"expected columns of different names, got {shown(twice[0])} twice")
@@ -143,6 +142,22 @@ def read_table(file: str | Path, client: str, written: Written | None = None) ->
             low_memory=False,  # in parts, the type of a column would depend on the file's length
             skipinitialspace=True,
         )
+
+
+def _header(path: Path, written: Written) -> list[str]:
+    """The names of the columns; rows that are longer or shorter are an error.
+
+    Of rows that are all longer, pandas takes the first field for a name of the row, and moves
+    the others.
+    """
+    encoding = "utf-8-sig" if written.encoding == "utf-8" else written.encoding
+    rows = even_rows(path, written.separator, encoding)
+    _, header = next(rows, (1, []))
+    if not header:
+        raise ValueError("expected a CSV file with a header, got an empty one")
+    for _ in rows:
+        pass
+    return header
 
 
 def _from_parquet(path: Path, client: str) -> Any:
@@ -170,24 +185,12 @@ def kept_rows(frame: Any, client: str, target: str, task: str) -> Bools:
     return kept & np.isfinite(targets.numbers) if task == REGRESSION else kept
 
 
-def numbers_among_words(column: Column) -> Floats:
-    """The finite numbers of 32 bits of a column, also with a decimal comma; NaN: it is none."""
-    read = column.numbers.copy()
-    words = column.words if column.values.dtype.kind == "O" else ()
-    for row, word in enumerate(words):
-        if np.isnan(read[row]) and "," in word and DECIMAL_COMMA.fullmatch(word.strip()):
-            read[row] = float(word.strip().replace(".", "").replace(",", "."))
-    with np.errstate(over="ignore"):
-        read[~np.isfinite(read.astype(np.float32))] = np.nan
-    return read
-
-
-def with_numbers(frame: Any, columns: Sequence[str]) -> Any:
+def with_numbers(frame: Any, columns: Sequence[str], decimal: str = ".") -> Any:
     """The frame with columns of numbers among words: a word there is a gap, and so is infinity."""
     for name in columns:
         refuse_unknown_column("numbers", name, list(frame.columns))
     read = {
-        name: numbers_among_words(Column(name, np.asarray(frame[name], dtype=object)))
+        name: numbers_among_words(Column(name, np.asarray(frame[name], dtype=object)), decimal)
         for name in columns
     }
     return frame.assign(**read)
@@ -238,7 +241,7 @@ def table(
     frame = read_table(file, client, Written(separator, decimal, encoding))
     for what, name in (("client", client), ("target", target)):
         refuse_unknown_column(what, name, list(frame.columns))
-    frame = with_numbers(frame[kept_rows(frame, client, target, task)], numbers)
+    frame = with_numbers(frame[kept_rows(frame, client, target, task)], numbers, decimal)
     targets = Column(target, np.asarray(frame[target]))
     learnt = (
         (targets.numbers - shift) / scale if task == REGRESSION else targets.words.astype(object)

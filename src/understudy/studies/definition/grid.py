@@ -42,7 +42,7 @@ from understudy.studies.definition.document import (
 )
 from understudy.studies.definition.errors import StudyError, told_of, unknown_key, within
 from understudy.studies.definition.overrides import LISTED, Document, path_of, with_field
-from understudy.studies.definition.reference_rows import as_reference
+from understudy.studies.definition.reference_rows import as_reference, is_pooled
 from understudy.studies.definition.tune_table import (
     Picks,
     Tune,
@@ -146,6 +146,8 @@ class Grid:
                 own = [axis for axis in axes if tunes(axis.path, document, label)]
                 if label in self._joined:
                     own = [axis for axis in own if axis.name in of_block]
+                if is_pooled(label, document):
+                    own = [axis for axis in own if axis.path[0] not in methods.PART_KEYS]
                 for levels in product(*(axis.levels for axis in own)) if own else ():
                     pairs = list(zip(own, levels, strict=True))
                     tried = {axis.name: level.label for axis, level in pairs}

@@ -65,6 +65,11 @@ def _with_rows(block: StudyBlock, names: Sequence[str], baseline: str | None) ->
     return StudyBlock(block.name, made)
 
 
+def is_pooled(label: str, document: Document) -> bool:
+    """Whether this row trains all data in one place: without a server, and parts of a strategy."""
+    return label == POOLED and label in asked(document)
+
+
 def as_reference(task: Task, label: str, document: Document) -> Task:
     """The task of a row that ``references`` asks for; that of a strategy as it is."""
     if label not in asked(document):

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from understudy.core.inflate import MOST_COMPRESSED
 from understudy.core.shown import shown
@@ -182,10 +181,20 @@ def _opened(path: Path) -> Iterator[StoredClients]:
     except OSError as error:
         raise ValueError(f"{path}: expected an HDF5 file; {error}") from error
     with file:
-        group = file.get("examples")
-        if not isinstance(group, h5py.Group) or not len(group):
-            raise ValueError(f"{path}: expected a group 'examples' with clients in it")
+        with _damage(path):
+            group = file.get("examples")
+            if not isinstance(group, h5py.Group) or not len(group):
+                raise ValueError(f"{path}: expected a group 'examples' with clients in it")
         yield _Hdf5(path, group)
+
+
+@contextmanager
+def _damage(path: Path) -> Iterator[None]:
+    """What HDF5 finds wrong inside a file, with its name."""
+    try:
+        yield
+    except (RuntimeError, OSError) as error:
+        raise ValueError(f"{path}: cannot be read; {error}") from error
 
 
 class _Hdf5:
@@ -195,11 +204,14 @@ class _Hdf5:
         self.path, self.group = path, group
 
     def sizes(self, kind: str) -> Mapping[str, int]:
-        return {user: int(self._stored(user, KINDS[kind].keys[0]).shape[0]) for user in self.group}
+        first = KINDS[kind].keys[0]
+        with _damage(self.path):
+            return {user: int(self._stored(user, first).shape[0]) for user in self.group}
 
     def features(self, user: str, kind: str) -> Features:
         keys = [key for key in KINDS[kind].keys if key is not None]
-        return {key: self._array(self._stored(user, key)) for key in keys}
+        with _damage(self.path):
+            return {key: np.asarray(self._stored(user, key)[()]) for key in keys}
 
     def _stored(self, user: str, key: str) -> Any:
         import h5py
@@ -215,9 +227,3 @@ class _Hdf5:
                 "fit into the file"
             )
         return stored
-
-    def _array(self, stored: Any) -> npt.NDArray[Any]:
-        try:
-            return np.asarray(stored[()])
-        except OSError as error:
-            raise ValueError(f"{self.path}: {stored.name} cannot be read; {error}") from error
