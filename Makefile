@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export ONLY ROUNDS PEERS ENGINE
 SCALE := $(if $(SMOKE),--smoke) $(if $(ONLY),--only "$(ONLY)") $(if $(FOLDER),--folder "$(FOLDER)")
 
-.PHONY: help run live setup test test-slow test-loop test-full lint format docs architecture gallery front-page results home concord bench bench-scale clean FORCE
+.PHONY: help run live setup test test-slow test-loop test-full lint format docs architecture gallery front-page results home concord benchmark bench bench-scale clean FORCE
 
 help:
 	@echo "make run        install the core, compare a few methods (options: make run ARGS='--rounds 5')"
@@ -37,6 +37,7 @@ help:
 	@echo "make results    docs/results.md and its pictures, from docs/claims.toml and docs/results"
 	@echo "make home       docs/home.md, from docs/results/*-home"
 	@echo "make concord    docs/concord.md, from docs/results/concord"
+	@echo "make benchmark  docs/benchmark.md and its maps, from docs/results/absence"
 	@echo "make bench      the benchmarks (ONLY=W1,W3 or pick, ROUNDS=n, PEERS=none or names, ENGINE=loop)"
 	@echo "make bench-scale  how it scales, to 100,000 clients (ONLY=word, SMOKE=1, FOLDER=disk of memories)"
 	@echo "make setup      only install what the targets above need"
@@ -98,6 +99,9 @@ home: $(VENV)/.core-stamp
 
 concord: $(VENV)/.core-stamp
 	@$(BIN)/python -m tools.concord_table docs
+
+benchmark: $(VENV)/.core-stamp
+	@$(BIN)/python -m tools.absence docs
 
 bench: $(VENV)/.test-stamp
 	$(BIN)/python benchmarks/run.py

@@ -34,9 +34,9 @@ def finished_trials(study: Study, runs: Path) -> pd.DataFrame:
     return done[~done["block"].isin(open_blocks)][names]
 
 
-def write_trials(name: str, docs: Path, runs: Path, *, whole: bool) -> None:
+def write_trials(name: str, docs: Path, runs: Path, *, whole: bool, scale: str = SCALE) -> None:
     """Write ``tuning.csv`` of a study; with `whole` only once the trials of all blocks are done."""
-    study = built_in(name, SCALE)
+    study = built_in(name, scale)
     done = finished_trials(study, runs)
     blocks = {cell.labels["block"] for cell in study.tuning()}
     if done.empty or (whole and set(done["block"]) != blocks):

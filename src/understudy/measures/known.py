@@ -144,6 +144,11 @@ _LIST = (
         of=lambda run: run.to_target("megabytes"), table=COST,
     ),
     Measure(
+        "megabytes", "megabytes sent", **LOWER,
+        about="Megabytes sent: of all rounds, to the clients and back.",
+        of=lambda run: run.megabytes,
+    ),
+    Measure(
         "client_accuracy_mean", "accuracy over clients", "accuracy, mean over clients",
         **PERCENT, **HIGHER, of=_clients(np.mean), table=CLIENTS,
     ),

@@ -117,6 +117,12 @@ class RunNumbers:
             return float(sent.to_numpy(dtype=np.float64).sum())
         return float(self.by_round(name)[first])
 
+    @property
+    def megabytes(self) -> float | None:
+        """What was sent in all rounds, both ways; None where that is not known."""
+        sent = [self.known(name) for name in ("megabytes_up", "megabytes_down")]
+        return float(sum(way.sum() for way in sent)) if all(map(len, sent)) else None
+
     def spared(self, of: int = 1) -> float | None:
         """Share of the pairs whose similarity nobody needed, in the last 1/`of` of the rounds."""
         if "pairs_needed" not in self.rounds or "came" not in self.rounds:

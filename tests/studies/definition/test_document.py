@@ -293,8 +293,8 @@ def test_seeds(seeds: str, meant: tuple[int, ...]) -> None:
             ("study: roundz: no such key; did you mean 'rounds'? known: name, title, shows, "
             "baseline, target, metric, references, rounds, seeds, data, model, local, weighting, "
             "strategies, availability, axes, delay, loss, metrics, evaluate, evaluate_every, "
-            "per_client_every, evaluate_mean_of, oracle, device, engine, analysis, tune, block, "
-            "blocks, scale"),
+            "per_client_every, evaluate_mean_of, oracle, device, engine, trainer, analysis, tune, "
+            "block, blocks, scale"),
         ),
         (
             {"strategies": '[strategies]\nx = {method = "fdms", similarty = "cosine"}'},

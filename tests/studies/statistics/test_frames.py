@@ -110,7 +110,7 @@ def test_one_row_per_cell(runs: Path) -> None:
         "accuracy_best": 0.75, "accuracy_last": 0.75, "accuracy_last10": 0.5, "accuracy_tail": 0.75,
         "rounds_evaluated": 2, "fluctuation": 0.25,
         "loss_best": 1.0, "loss_last": 1.0, "rounds_to_target": 3, "clock_to_target": 4.0,
-        "megabytes_to_target": 2.5, "participants": 1.0, "count_variance": 2 / 9,
+        "megabytes_to_target": 2.5, "megabytes": 2.5, "participants": 1.0, "count_variance": 2 / 9,
         "client_accuracy_mean": 0.5, "client_accuracy_worst10": 0.25, "sigma": 0.125,
     }  # fmt: skip
     assert {name: done[name] for name in expected} == pytest.approx(expected)

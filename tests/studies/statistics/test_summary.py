@@ -56,6 +56,7 @@ def test_accuracy_over_the_last_rounds() -> None:
         "fluctuation_detrended": pytest.approx(0, abs=1e-15),
         "fluctuation_late": pytest.approx(0, abs=1e-15),
         "participants": 4.0,
+        "megabytes": 120,
     }
 
 
@@ -87,6 +88,7 @@ def test_rounds_without_evaluation_do_not_count() -> None:
     assert measures["rounds_to_target"] == 15
     assert measures["clock_to_target"] == 30
     assert measures["megabytes_to_target"] == 60
+    assert measures["megabytes"] == 144
 
 
 def test_fewer_rounds_than_are_averaged() -> None:
@@ -126,6 +128,7 @@ def test_regression_has_losses_only() -> None:
         "train_loss_last": 0.5,
         "test_mae_last": 1.25,
         "participants": 4.0,
+        "megabytes": 16,
     }
 
 

@@ -33,7 +33,7 @@ def asked(document: Document) -> tuple[str, ...]:
     if not isinstance(names, list | tuple):
         raise StudyError(f"expected a list of {', '.join(ABOUT)}, got {shown(given)}", KEY)
     for name in names:
-        if name not in ABOUT:
+        if not isinstance(name, str) or name not in ABOUT:
             raise StudyError(f"no reference {shown(name)}; {suggestion(str(name), ABOUT)}", KEY)
     return tuple(dict.fromkeys(names))
 

@@ -1,0 +1,1 @@
+"""The page of the benchmark of absent clients, from exported cells: ``python -m tools.absence``."""
