@@ -137,7 +137,7 @@ def _of_group(
     words = " and ".join(map(str, seeds))
     yield f"### {' and '.join(data).capitalize()}"
     yield ""
-    yield f"{len(places)} cells, {words} seeds in each."
+    yield f"{len(places)} {'cell' if len(places) == 1 else 'cells'}, {words} seeds in each."
     yield ""
     yield f"```{{image}} results/{STUDY}/{picture}"
     yield f":alt: Regret of each method in each cell of {' and '.join(data)}"

@@ -20,6 +20,7 @@ COLOURS = ("#f7fbff", "#deebf7", "#c6dbef", "#9ecae1", "#6baed6", "#2171b5", "#0
 LIGHT = 5  # colours from here on take white ink
 MISSING = "#d9d9d9"
 BEST, LEVEL = "●", "○"
+WIDE = 16  # columns from which on the legend fits into one line
 
 
 def regret_map(table: Table, methods: Sequence[str], places: Sequence[Place]) -> Figure:
@@ -46,7 +47,8 @@ def regret_map(table: Table, methods: Sequence[str], places: Sequence[Place]) ->
         if np.isnan(value):
             continue
         dark = value >= BOUNDS[LIGHT]
-        told = str(marks[row, column]) or f"{value:.0f}"
+        mark = str(marks[row, column])
+        told = mark if mark == BEST else f"{value:.0f}{mark}"
         axes.text(column, row, told, ha="center", va="center", fontsize=7,
                   color="#fefefe" if dark else "#010101")  # fmt: skip
     axes.set_xticks(range(len(places)), [absence for _, absence in places], rotation=90)
@@ -59,7 +61,7 @@ def regret_map(table: Table, methods: Sequence[str], places: Sequence[Place]) ->
             for c, n in zip(COLOURS, names, strict=True)]  # fmt: skip
     keys.append(Patch(facecolor=MISSING, label="not run"))
     figure.legend(
-        handles=keys, loc="outside lower center", ncols=8, fontsize=7, frameon=False,
+        handles=keys, loc="outside lower center", ncols=8 if len(places) > WIDE else 4, fontsize=7, frameon=False,
         title=f"points behind the best; {BEST} the best, {LEVEL} within noise of it",
         title_fontsize=8,
     )  # fmt: skip

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from understudy.commands import errors, stored_study, text
-from understudy.commands.run_plan import check_data, introduction, plan
+from understudy.commands.run_plan import check_data, check_rows, introduction, plan
 
 if TYPE_CHECKING:
     from understudy.studies.definition.study import Study
     from understudy.studies.execution.runner import StudyOutcome
+    from understudy.studies.execution.skipped import Skipped
 
 GIGABYTE = 1_000_000_000
 
@@ -36,6 +37,15 @@ def run(
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Override a value; may be repeated."),
+    ] = None,
+    rows: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="MODULE:NAME",
+            help="Add your own method or part to all strategies, also as LABEL=MODULE:NAME; may be "
+            "repeated.",
+        ),
     ] = None,
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Number of rounds of each cell.")
@@ -60,7 +70,10 @@ def run(
     ] = False,
     skip_in: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Skip cells whose results were exported to this folder."),
+        typer.Option(
+            metavar="DIR",
+            help="Skip cells that were exported to this folder, and their trials.",
+        ),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would run: cells, time, disk.")
@@ -77,13 +90,15 @@ def run(
     understudy run --rounds 5 --seeds 1
     understudy run fdms-fig1 --scale paper --dry-run
     understudy run mine.toml --set local.lr=0.05 --set seeds=[7,8]
+    understudy run absence --with mine:MyCompensator --skip-in docs/results
 
     Exit codes: 0 all cells are done, 1 a cell failed, 2 nothing ran (the
     study is wrong), 3 stopped after some rounds, which are kept (the disk is
     full, or the database was removed), 130 interrupted.
     """
-    opened = _read_study(study, scale, changes or [], rounds, seeds, block or [])
-    skip = _skipped(skip_in)
+    opened = _read_study(study, scale, changes or [], rounds, seeds, block or [], rows or [])
+    check_rows(opened.rows)
+    skip = _skipped(skip_in, opened)
     if dry_run:
         text.echo_lines(plan(opened, folder, skip))
         return
@@ -113,6 +128,7 @@ def _read_study(
     rounds: int | None,
     seeds: int | None,
     blocks: list[str],
+    rows: list[str],
 ) -> Study:
     """The study as asked for; the short cuts come last, so that they win."""
     from understudy.studies.definition.builtins import source
@@ -125,17 +141,18 @@ def _read_study(
         changes.append(f"seeds={seeds}")
     if blocks:
         changes.append(f"blocks={json.dumps(blocks)}")
-    return Study.read(source(study), scale, changes)
+    return Study.read(source(study), scale, changes, rows)
 
 
-def _skipped(folder: Path | None) -> frozenset[str]:
+def _skipped(folder: Path | None, study: Study) -> Skipped:
+    from understudy.studies.execution.skipped import Skipped
+    from understudy.studies.statistics.exported_cells import exported_in
+
     if folder is None:
-        return frozenset()
-    from understudy.studies.statistics.export import keys_in
-
+        return Skipped()
     if not folder.is_dir():
         raise typer.BadParameter(f"no such folder: {folder}", param_hint="--skip-in")
-    return keys_in(folder)
+    return exported_in(folder, study)
 
 
 def _print_outcome(study: Study, outcome: StudyOutcome, folder: Path, *, report: bool) -> None:

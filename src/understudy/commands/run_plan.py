@@ -1,8 +1,8 @@
-"""What a study would run, printed before it runs."""
+"""What a study would run, printed before it runs; what is wrong with it, before it runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +10,15 @@ from understudy.commands import text
 
 if TYPE_CHECKING:
     from understudy.simulation.data.sources import DataSource
+    from understudy.studies.definition.build.user_rows import UserRow
     from understudy.studies.definition.cell import Cell
     from understudy.studies.definition.study import Study
+    from understudy.studies.execution.skipped import Skipped
 
 
-def plan(study: Study, folder: Path, skip: frozenset[str] = frozenset()) -> Iterator[str]:
+def plan(
+    study: Study, folder: Path, skip: Collection[str] | Skipped = frozenset()
+) -> Iterator[str]:
     """Lines: what the cells differ in, how many are done, hours and disk of the others."""
     from understudy.core.threads import usable_cores
     from understudy.server.footprint import readable as readable_bytes
@@ -22,10 +26,12 @@ def plan(study: Study, folder: Path, skip: frozenset[str] = frozenset()) -> Iter
     from understudy.studies.definition.differences import differences, first_of, in_a_sentence
     from understudy.studies.definition.estimates import estimate, readable
     from understudy.studies.definition.training import kept_in_words
+    from understudy.studies.execution.skipped import Skipped, work_of
 
-    cells, trials = study.cells(), study.tuning()
+    cells, work = study.cells(), work_of(study, skip)
+    trials = work.trials
     yield from introduction(study, cells)
-    wanted = [*trials, *(cell for cell in cells if cell.key not in skip)]
+    wanted = [*trials, *work.cells]
     pending = pending_of(wanted, folder)
     check_divisions(pending)
     needed = estimate(pending)
@@ -34,7 +40,7 @@ def plan(study: Study, folder: Path, skip: frozenset[str] = frozenset()) -> Iter
     if trials:
         keys = ", ".join(study.tune.values) if study.tune else ""
         rows["tuning"] = f"{text.count(len(trials), 'cell')} before them, for {keys}"
-    n_skipped = len(cells) + len(trials) - len(wanted)
+    n_skipped = len(cells) + len(study.tuning()) - len(wanted)
     rows["to run"] = f"{needed.n_cells}, {len({c.key for c in wanted}) - needed.n_cells} done" + (
         f", {n_skipped} skipped" if n_skipped else ""
     )
@@ -57,7 +63,7 @@ def plan(study: Study, folder: Path, skip: frozenset[str] = frozenset()) -> Iter
         yield from text.wrapped(told)
     if study.kept_local:
         yield from text.wrapped(f"{kept_in_words(study.kept_local)}.")
-    changed = _changed_defaults(study, folder, trials or cells, skip)
+    changed = _changed_defaults(study, folder, trials or cells, Skipped.of(skip).keys)
     if changed is not None:
         yield from text.wrapped(changed)
 
@@ -74,10 +80,12 @@ def introduction(study: Study, cells: Sequence[Cell]) -> Iterator[str]:
     yield from subsets(cells)
 
 
-def check_data(study: Study, folder: Path, skip: frozenset[str]) -> None:
+def check_data(study: Study, folder: Path, skip: Collection[str] | Skipped) -> None:
     """Refuse a study whose data are not here, before its cells fail one by one."""
-    cells = [*study.tuning(), *(cell for cell in study.cells() if cell.key not in skip)]
-    for source, root in _sources(pending_of(cells, folder)):
+    from understudy.studies.execution.skipped import work_of
+
+    work = work_of(study, skip)
+    for source, root in _sources(pending_of([*work.trials, *work.cells], folder)):
         source.located(root)
 
 
@@ -136,7 +144,7 @@ def _seeds(cells: Sequence[Cell]) -> list[int]:
 
 
 def _changed_defaults(
-    study: Study, folder: Path, cells: Sequence[Cell], skip: frozenset[str]
+    study: Study, folder: Path, cells: Sequence[Cell], skip: Collection[str]
 ) -> str | None:
     from understudy.studies.execution.changed_defaults import changed_defaults
     from understudy.studies.store.schema import StoreError
@@ -159,3 +167,63 @@ def pending_of(cells: Sequence[Cell], folder: Path) -> list[Cell]:
             return [cell for cell in cells if store.status(cell.key) != "done"]
     except StoreError:
         return list(cells)
+
+
+# -- rows of one's own -----------------------------------------------------------------------------
+
+
+def check_rows(rows: Iterable[UserRow]) -> None:
+    """Play some rounds with other people's parts; an error names the promise that was not kept."""
+    for row in rows:
+        for role, part in _parts_of(row):
+            _check(row, role, part)
+
+
+def _parts_of(row: UserRow) -> Iterator[tuple[str, Any]]:
+    """Its role and itself; of a whole method all parts that do without its others.
+
+    Ours are tested already.
+    """
+    from understudy.core.module_origin import is_known
+    from understudy.studies.definition.build.user_rows import METHOD, ROLES
+
+    parts = [(row.role, row.made)]
+    if row.role == METHOD:
+        every = [(role, getattr(row.made, role)) for role in ROLES if role != "rule"]
+        parts = [(role, part) for role, part in every if _stands_alone(role, part)]
+    for role, part in parts:
+        if not is_known(type(part).__module__):
+            yield role, part
+
+
+def _stands_alone(role: str, part: Any) -> bool:
+    from understudy.server.strategy import Strategy
+
+    try:
+        Strategy(**{role: part})
+    except ValueError:
+        return False
+    return True
+
+
+def _check(row: UserRow, role: str, part: Any) -> None:
+    from understudy import testing
+    from understudy.studies.definition.build.user_rows import WITH
+    from understudy.studies.definition.errors import StudyError
+
+    checks: dict[str, Callable[[Any], None]] = {
+        "sampler": testing.check_sampler,
+        "compensator": testing.check_compensator,
+        "aggregator": testing.check_aggregator,
+    }
+    if role not in checks:
+        return
+    try:
+        checks[role](part)
+    except Exception as error:  # somebody's own part may fail in any way
+        broken = isinstance(error, testing.ContractBroken)
+        words = str(error) if broken else f"{type(error).__name__}: {error}"
+        name = type(part).__name__
+        told = StudyError(f"{name} does not pass understudy.testing.check_{role}: {words}")
+        told.source = f"{WITH} {row.text}"
+        raise told from error

@@ -31,7 +31,7 @@ ACCURACY, LOSS = (
 )  # of the last evaluated round; the loss where none has an accuracy
 ALWAYS_SHOWN = ("cell", "strategy", "seed", "rounds", ACCURACY, LOSS)
 EVERY = "every"  # a label that means "in every group"
-STATUSES = ("done", "running", "stopped", "failed", "waiting")
+STATUSES = ("done", "running", "stopped", "failed", "waiting", "exported")
 
 
 def show(
@@ -92,7 +92,7 @@ def _study(store: Store, place: stored_study.Place) -> Iterator[str]:
     from understudy._version import __version__
     from understudy.studies.statistics.text_table import tuning_notes
 
-    about, cells = store.study(place.study), store.cells(place.study)
+    about, cells = store.study(place.study), _marked(store, place)
     trials = store.trials(place.study)
     if trials and not all(trial.status == "done" for trial in trials):
         yield from _listed(store, f"{about.name}: tuning, before its cells", trials, "trial")
@@ -111,6 +111,15 @@ def _study(store: Store, place: stored_study.Place) -> Iterator[str]:
             f"Some cells were run by version {', '.join(others)}; this is {__version__}. "
             "understudy run --again reruns them."
         )
+
+
+def _marked(store: Store, place: stored_study.Place) -> list[StoredCell]:
+    from understudy.studies.statistics.export import keys_in
+    from understudy.studies.statistics.exported_cells import exports_of, marked
+
+    folder = exports_of(place.folder, place.study)
+    cells = store.cells(place.study)
+    return cells if folder is None else marked(cells, keys_in(folder))
 
 
 def _all_cells(store: Store, study: str) -> list[StoredCell]:

@@ -111,10 +111,13 @@ class NothingToCompare(ValueError):
 
 
 def results_of(place: stored_study.Place) -> DataFrame:
-    """One row per cell of a study: read once for all that a command shows of it."""
-    from understudy.studies.statistics.frames import results
+    """One row per cell of a study, also of those that it skipped because they had been exported.
 
-    return results(place.folder, study=place.study)
+    Read once for all that a command shows of it.
+    """
+    from understudy.studies.statistics.exported_cells import whole_results
+
+    return whole_results(place.folder, place.study)
 
 
 def compared(

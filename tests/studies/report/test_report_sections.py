@@ -20,6 +20,7 @@ from understudy.studies.report.figures import figures, pictures_of
 from understudy.studies.report.repeat import repeat
 from understudy.studies.report.shared_range import shared_range
 from understudy.studies.report.stand_ins import REPRESENTED, by_round
+from understudy.studies.statistics.frames import results
 from understudy.studies.store.store import Store, StoredCell
 
 
@@ -157,7 +158,7 @@ def test_what_stood_in_is_counted_from_the_logs(runs, page):
 def drawn_with(runs, change):
     """Pictures by name, and sentences, of rounds and stand-ins that are changed."""
     with Store.open(runs) as store:
-        data = FigureData(store, NAME, report.results(runs, study=NAME))
+        data = FigureData(store, NAME, results(runs, study=NAME))
         for cell in data.cells:
             change(data, cell)
         return {one.name: one.figure for one in pictures_of(data)}, data.told
@@ -186,7 +187,7 @@ def test_a_flat_picture_is_told_in_a_sentence(runs, page):
 
 def test_results_that_are_all_the_same_are_told_in_a_sentence(runs):
     """Neither a row of marks at 100 %, nor differences of 0 on an axis of thousandths."""
-    frame = report.results(runs, study=NAME)
+    frame = results(runs, study=NAME)
     frame[["accuracy_tail", "accuracy_last", "accuracy_last10"]] = 1.0
     with Store.open(runs) as store:
         data = FigureData(store, NAME, frame)
@@ -235,7 +236,7 @@ def test_the_largest_share_is_drawn_where_rounds_have_noted_it(runs):
 
 
 def test_zeros_are_told_in_a_sentence(runs):
-    frame = report.results(runs, study=NAME)
+    frame = results(runs, study=NAME)
     frame["fluctuation"] = 0.0
     frame["count_variance"] = [1.5 if name == "uniform" else 0.0 for name in frame["strategy"]]
     frame["client_accuracy_variance"] = frame["count_variance"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from understudy.core.shown import shown
 from understudy.core.suggestions import suggestion
 from understudy.parts.local import Local
+from understudy.studies.definition.build.user_rows import WITH, UserRow
 from understudy.studies.definition.document import ASKED, KEYS, changed
 from understudy.studies.definition.errors import (
     StudyError,
@@ -27,6 +28,33 @@ class StudyBlock:
 
     name: str | None
     document: Document = field(default_factory=dict)
+
+
+def with_user_rows(
+    document: Document, rows: Iterable[UserRow], others: Collection[str] = ()
+) -> Document:
+    """The document with rows of one's own, in all blocks; `others` are labels of other scales."""
+    for row in rows:
+        table = dict(row.table)
+        blocks = dict(document["block"])
+        taken = {*document.get("strategies", {}), *others}
+        for name, block in blocks.items():
+            own = block.get("strategies")
+            taken |= set(own or ())
+            if isinstance(own, Mapping):
+                blocks[name] = {**block, "strategies": {**own, row.label: table}}
+            elif isinstance(own, list | tuple):
+                blocks[name] = {**block, "strategies": [*own, row.label]}
+        if row.label in taken:
+            error = StudyError(
+                f"expected a label that the study does not have, got {row.label!r}; "
+                f"give it another, as in {WITH} my-{row.label}={row.place}"
+            )
+            error.source = f"{WITH} {row.text}"
+            raise error
+        strategies = {**document.get("strategies", {}), row.label: table}
+        document = {**document, "strategies": strategies, "block": blocks}
+    return document
 
 
 def overridden(document: Document, overrides: Iterable[Override]) -> Document:

@@ -114,7 +114,10 @@ def refuse_missing_file(path: Path) -> None:
 
 
 def built_in(
-    name: str, scale: str | None = None, overrides: Iterable[str] | Mapping[str, Any] = ()
+    name: str,
+    scale: str | None = None,
+    overrides: Iterable[str] | Mapping[str, Any] = (),
+    rows: Iterable[str] = (),
 ) -> Study:
     """A built-in study.
 
@@ -125,6 +128,7 @@ def built_in(
     scale : str, optional
         One of `scales_of` its name: ``quick``, ``results``, ``paper``; ``quick`` by default.
     overrides : sequence of str, or dict
+    rows : sequence of str
         As in `Study.read`.
     """
     # here, because names and texts are read without the simulator
@@ -132,7 +136,7 @@ def built_in(
 
     if name not in NAMES:
         raise StudyError(f"no built-in study named {name!r}; {suggestion(name, NAMES)}")
-    return Study.read(_path(name), scale, overrides)
+    return Study.read(_path(name), scale, overrides, rows)
 
 
 def _file(name: str) -> Any:

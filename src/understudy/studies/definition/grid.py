@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -72,13 +72,18 @@ class Grid:
     """The cells of one study.
 
     `blocks` are its rectangles, as whole documents; `known` is its document before the blocks, for
-    labels that only some of them have; `path` has the folders where plug-ins are found.
+    labels that only some of them have; `path` has the folders where plug-ins are found; `joined`
+    are labels of rows that the study itself does not have.
     """
 
     def __init__(
-        self, blocks: Sequence[StudyBlock], known: Mapping[str, Any], path: tuple[str, ...]
+        self,
+        blocks: Sequence[StudyBlock],
+        known: Mapping[str, Any],
+        path: tuple[str, ...],
+        joined: Collection[str] = (),
     ) -> None:
-        self.blocks, self.path = blocks, path
+        self.blocks, self.path, self._joined = blocks, path, joined
         self._known = known
         check_metric(known.get("metric"), [block.document for block in blocks])
         keys = dict.fromkeys(key for block in blocks for key in block.document["axes"])
@@ -126,12 +131,21 @@ class Grid:
                 message = f"no label {tune.availability!r}; {suggestion(tune.availability, modes)}"
                 raise StudyError(message, "tune", "availability")
             axes = self._tuned(block.document, tune)
+            # where all rows of a block say what they have, a row that joined it is not tuned either
+            of_block = {
+                axis.name
+                for axis in axes
+                for label in block.document["strategies"]
+                if label not in self._joined and tunes(axis.path, block.document, label)
+            }
             check_tuned(tune.metric, tune.evaluate[0], block.document)
             for document, labels, mode in self._points(block.document):
                 if tune.availability not in (None, mode) and labels["availability"] is not None:
                     continue
                 label = str(labels["strategy"])
                 own = [axis for axis in axes if tunes(axis.path, document, label)]
+                if label in self._joined:
+                    own = [axis for axis in own if axis.name in of_block]
                 for levels in product(*(axis.levels for axis in own)) if own else ():
                     pairs = list(zip(own, levels, strict=True))
                     tried = {axis.name: level.label for axis, level in pairs}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +12,9 @@ from understudy.core.shown import shown
 from understudy.core.suggestions import suggestion
 from understudy.studies.definition import plugins
 from understudy.studies.definition.axes import own_availability
-from understudy.studies.definition.blocks import blocks_of, overridden
+from understudy.studies.definition.blocks import blocks_of, overridden, with_user_rows
 from understudy.studies.definition.build.methods import PAPER, given_as_object
+from understudy.studies.definition.build.user_rows import WITH, UserRow, user_row
 from understudy.studies.definition.cell import Cell, Label
 from understudy.studies.definition.document import TOLD, chosen_scale, normal, read, scaled
 from understudy.studies.definition.errors import StudyError, dotted
@@ -24,7 +25,12 @@ from understudy.studies.definition.overrides import Document, parsed, written
 from understudy.studies.definition.reference_rows import with_references
 from understudy.studies.definition.training import kept_in_words, kept_local
 from understudy.studies.definition.tune_table import Picks, edges_of, read_tune
-from understudy.studies.definition.tuning import picked, trial_results
+from understudy.studies.definition.tuning import (
+    name_of,
+    picked,
+    scored_results,
+    trial_results,
+)
 
 if TYPE_CHECKING:
     import pandas
@@ -128,7 +134,7 @@ class Study:
             **asked,
         }
         document = {key: value for key, value in given.items() if value is not None}
-        self._set_up(document, f"study {name!r}", None, None, ())
+        self._set_up(document, f"study {name!r}", None, None, (), ())
 
     @classmethod
     def read(
@@ -136,6 +142,7 @@ class Study:
         source: str | Path,
         scale: str | None = None,
         overrides: Iterable[str] | Mapping[str, Any] = (),
+        rows: Iterable[str] = (),
     ) -> Study:
         """A study from a TOML file, or from its text.
 
@@ -147,12 +154,17 @@ class Study:
             One of the file's; by default ``quick`` where the file has it.
         overrides : sequence of str, or dict
             ``"rounds=5"``, ``"strategies.fdms.similarity=distance"``: as after ``--set``.
+        rows : sequence of str
+            Strategies that join those of all blocks, as after ``--with``: ``"mine:Fading"``,
+            ``"fading=mine:Fading"``, ``"fedfv"``. What the name stands for may be a sampler, a
+            compensator, an aggregator, a server, a guard, a rule of local training, or a whole
+            `Strategy`; or a class or function that makes one from its defaults.
         """
         document, name, file = read(source)
         if file is not None:
             document.setdefault("name", file.stem)
         study = cls.__new__(cls)
-        study._set_up(document, name, file, scale, overrides)
+        study._set_up(document, name, file, scale, overrides, rows)
         return study
 
     def _set_up(
@@ -162,13 +174,15 @@ class Study:
         file: Path | None,
         scale: str | None,
         overrides: Iterable[str] | Mapping[str, Any],
+        rows: Iterable[str],
     ) -> None:
         self.file, self._source = file, source
+        self.rows: tuple[UserRow, ...] = ()
         overrides = overrides if isinstance(overrides, Mapping) else list(overrides)
         try:
-            self._resolve(document, scale, overrides)
+            self._resolve(document, scale, overrides, tuple(rows))
         except StudyError as error:
-            if not _blames_command_line(error, overrides):
+            if not (_blames_command_line(error, overrides) or _blames_row(error, self.rows)):
                 error.source = error.source or source
             raise
 
@@ -177,18 +191,21 @@ class Study:
         given: Mapping[str, Any],
         scale: str | None,
         overrides: Iterable[str] | Mapping[str, Any],
+        rows: Sequence[str],
     ) -> None:
         changes = parsed(overrides)
-        self.path = self._folders(given, changes)
+        self.path = self._folders(given, changes, rows)
         plugins.first_on_path(self.path)
         document = normal(given)
+        at_any_scale = document.get("strategies", {})
+        self.rows = tuple(user_row(text) for text in rows)
         self.scale = chosen_scale(document, scale)
         self.scales = tuple(document["scale"])
         self.overrides = tuple(written(changes))
         self._only_in_python = [
             ".".join(path) for path, value in changes if not written([(path, value)])
         ]
-        document = scaled(document, self.scale)
+        document = with_user_rows(scaled(document, self.scale), self.rows, at_any_scale)
         try:
             document = overridden(document, changes)
         except StudyError as error:
@@ -197,12 +214,13 @@ class Study:
         self._document = document
         self._read_texts(document)
         blocks = with_references(blocks_of(document, changes), document)
-        self._grid = Grid(blocks, document, self.path)
+        self._grid = Grid(blocks, document, self.path, [row.label for row in self.rows])
         self._check_labels()
         self.tune = read_tune(document)
         self._drafts = self._grid.drafts()
         self.seeds = tuple(dict.fromkeys(draft.task.seed for draft in self._drafts))
         self._cells: list[Cell] = []
+        self._tuning: list[Cell] = []
         self._trials = [] if self.tune is None else self._grid.trials(self.tune)
         if not self._trials and document.get("blocks") is not None:
             self.tune = None  # what is tuned is in blocks that were not asked for
@@ -210,18 +228,24 @@ class Study:
         self.kept_local = self._kept_local()
 
     def _folders(
-        self, document: Mapping[str, Any], changes: Sequence[tuple[tuple[str, ...], Any]]
+        self,
+        document: Mapping[str, Any],
+        changes: Sequence[tuple[tuple[str, ...], Any]],
+        rows: Sequence[str],
     ) -> tuple[str, ...]:
         """The study's folder, if anything that it names may be found there.
 
-        What is put into a built-in study from outside is looked for where one stands.
+        What is put into a built-in study from outside, and what joins any study as a row, is looked
+        for where one stands.
         """
         # a title with a colon names no module
         values = [value for key, value in document.items() if key not in TOLD]
         values += [value for path, value in changes if path[0] not in TOLD]
-        if self.file is None or not plugins.is_named_in(values):
-            return ()
-        return (str(Path.cwd() if self.built_in else self.file.parent),)
+        named = self.file is not None and plugins.is_named_in(values)
+        folders = [self.file.parent] if self.file is not None and named else []
+        if (named and self.built_in) or any(":" in row for row in rows):
+            folders = [*([] if self.built_in else folders), Path.cwd()]
+        return tuple(dict.fromkeys(map(str, folders)))
 
     def _read_texts(self, document: Document) -> None:
         def text(key: str) -> str | None:
@@ -335,9 +359,12 @@ class Study:
         Their labels are those of the study, and ``tuned``: the value that is tried, or all keys
         and values where several are.
         """
-        return _cells(self._trials)
+        self._tuning = self._tuning or _cells(self._trials)
+        return list(self._tuning)
 
-    def pick(self, results: pandas.DataFrame) -> dict[str, dict[str, Label]]:
+    def pick(
+        self, results: pandas.DataFrame, names: Collection[str] | None = None
+    ) -> dict[str, dict[str, Label]]:
         """The best value for each strategy (of each block).
 
         Parameters
@@ -345,6 +372,8 @@ class Study:
         results : DataFrame
             Of the trials: their labels, and the metric of ``[tune]``. With a column ``t`` it has a
             row for each round, and the last one that was evaluated counts.
+        names : collection of str, optional
+            Of the picks that are wanted, as they are returned; by default all.
 
         Returns
         -------
@@ -353,15 +382,28 @@ class Study:
             seeds and situations decides; values with a trial that failed or diverged come last,
             and of equals the first.
         """
-        return {} if self.tune is None else picked(results, self._trials, self.tune)
+        if self.tune is None:
+            return {}
+        wanted = [one for one in self._trials if names is None or name_of(one.labels) in names]
+        return picked(results, wanted, self.tune)
 
-    def picks(self, store: Store) -> dict[str, dict[str, Label]]:
+    def picks(
+        self, store: Store, scores: Mapping[str, float] | None = None
+    ) -> dict[str, dict[str, Label]]:
         """What tuning picked, from the trials in a store; empty without ``[tune]``.
 
         The runner asks here, and keeps the answer with the study (`StoredStudy.picks`), where
-        tables and reports find it.
+        tables and reports find it. `scores` are those of trials that were run elsewhere, by key.
         """
-        return self.pick(trial_results(store, self.tuning()))
+        if self.tune is None:
+            return {}
+        import pandas
+
+        known = scores or {}
+        here = [trial for trial in self.tuning() if trial.key not in known]
+        there = [trial for trial in self.tuning() if trial.key in known]
+        found = trial_results(store, here), scored_results(there, known, self.tune.metric)
+        return self.pick(pandas.DataFrame([row for one in found for row in one.to_dict("records")]))
 
     # -- what it is ----------------------------------------------------------------------------
 
@@ -410,6 +452,7 @@ class Study:
             "file": None if self.file is None else self.file.name,
             "built_in": self.built_in,
             "overrides": list(self.overrides),
+            "joined": {row.label: row.place for row in self.rows},
             "document": plain_document({k: v for k, v in self._document.items() if k != "scale"}),
         }
         if tuned is not None and picks is not None:
@@ -456,6 +499,18 @@ def _blames_command_line(error: StudyError, overrides: Iterable[str] | Mapping[s
     if any(place[: len(path)] == path for path, _ in changes):
         _blame_command_line(error, place)
         return True
+    return False
+
+
+def _blames_row(error: StudyError, rows: Iterable[UserRow]) -> bool:
+    """Whether what is wrong is in a row of ``--with``; then it says so."""
+    if error.source.startswith(WITH):
+        return True
+    place = error.place[2:] if error.place[:1] == ("block",) else error.place
+    for row in rows:
+        if place[:2] == ("strategies", row.label):
+            error.source, error.place = f"{WITH} {row.text}", place[2:]
+            return True
     return False
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from understudy.core import checks
 from understudy.core.describe import describe
 from understudy.core.shown import shown
+from understudy.parts.servers import Adam, Momentum, Sgd, Yogi
 from understudy.simulation.training.evaluation import PARTS
 from understudy.studies.definition.axes import Axis, Level, levels_of, put_for_all, touches
 from understudy.studies.definition.build import methods
@@ -27,6 +28,8 @@ from understudy.studies.definition.overrides import (
 )
 
 GOALS = {"min": ("loss", "error"), "max": ("accuracy", "f1")}  # by words of a metric's name
+
+OPTIMIZERS = (Sgd, Momentum, Adam, Yogi)  # servers that a method does with as with any other
 
 Picks = Mapping[str, Mapping[str, Label]]  # strategy, or block/strategy → key → label of the value
 Edges = Mapping[str, Mapping[str, tuple[float, str]]]  # strategy → key → value, and which end it is
@@ -143,11 +146,19 @@ def tunes(path: tuple[str, ...], document: Document, strategy: str) -> bool:
     given = document["strategies"][strategy]
     own = given.get(path[0]) if isinstance(given, Mapping) else None
     if len(path) == 1:
-        return own is None
+        return own is None and not _is_the_method(path[0], given)
     if isinstance(own, Mapping) and path[1] in own:
         return False
     part = getattr(methods.strategy(given), path[0])
     return is_dataclass(part) and path[1] in [item.name for item in fields(part)]
+
+
+def _is_the_method(key: str, given: Any) -> bool:
+    """Whether a method brings a server step of its own: with another one it would be none."""
+    if key != "server":
+        return False
+    server = methods.strategy(given).server
+    return not isinstance(server, OPTIMIZERS)
 
 
 def at_levels(document: Document, pairs: Iterable[tuple[Axis, Level]], strategy: str) -> Document:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from understudy.studies.definition.cell import Cell, Label
@@ -35,6 +35,19 @@ def trial_results(store: Store, trials: Sequence[Cell]) -> pandas.DataFrame:
     return pandas.DataFrame(rows).drop(columns="t", errors="ignore")
 
 
+def scored_results(
+    trials: Sequence[Cell], scores: Mapping[str, float], metric: str
+) -> pandas.DataFrame:
+    """The same for trials that were run elsewhere, from their scores by key."""
+    import pandas
+
+    rows = [
+        {**cell.labels, "seed": cell.seed, "key": cell.key, metric: scores[cell.key]}
+        for cell in trials
+    ]
+    return pandas.DataFrame(rows)
+
+
 def picked(
     results: pandas.DataFrame, trials: Sequence[Draft], tune: Tune
 ) -> dict[str, dict[str, Label]]:
@@ -46,7 +59,7 @@ def picked(
     found = _scores(results, trials, tune)
     scores: dict[str, dict[Tried, list[float | None]]] = {}
     for draft in trials:
-        of_point = scores.setdefault(_name(draft.labels), {})
+        of_point = scores.setdefault(name_of(draft.labels), {})
         own = of_point.setdefault(tuple(draft.tried.items()), [])
         own.append(found.get(_place(draft.labels, draft.task.seed)))
     return {name: dict(_best(name, points, tune)) for name, points in scores.items()}
@@ -80,7 +93,8 @@ def _is_nothing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def _name(labels: Any) -> str:
+def name_of(labels: Mapping[str, Any]) -> str:
+    """What the pick of a cell's row is filed under."""
     block = labels.get("block")
     return pick_name(None if _is_nothing(block) else str(block), str(labels["strategy"]))
 

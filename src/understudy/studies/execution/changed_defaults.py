@@ -75,7 +75,9 @@ def _changed_keys(stored: Mapping[str, Any], about: Mapping[str, Any]) -> set[st
             set(one.get("overrides", ())) | {f"scale={one.get('scale')}"} for one in (stored, about)
         ]
         keys = [text.partition("=")[0].split(".") for text in asked[0] ^ asked[1]]
-        return {".".join(key[: 1 + (key[0] in LISTED)]) for key in keys}
+        rows = [set((one.get("joined") or {}).items()) for one in (stored, about)]
+        of_rows = {f"strategies.{label}" for label, _ in rows[0] ^ rows[1]}
+        return {".".join(key[: 1 + (key[0] in LISTED)]) for key in keys} | of_rows
     documents = stored.get("document") or {}, about["document"]
     theirs, ours = (_common(*pair) for pair in (documents, documents[::-1]))
     return {key for key in theirs.keys() | ours.keys() if theirs.get(key) != ours.get(key)}

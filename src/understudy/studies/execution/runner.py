@@ -19,6 +19,7 @@ from understudy.studies.execution.locks import study_lock
 from understudy.studies.execution.progress import Display, display
 from understudy.studies.execution.scheduler import Scheduler
 from understudy.studies.execution.signals import StopSignals, command_that_goes_on
+from understudy.studies.execution.skipped import Skipped, work_of
 from understudy.studies.store.model_files import cell_module, has_model
 from understudy.studies.store.report_file import mark_outdated
 from understudy.studies.store.store import Store
@@ -66,7 +67,7 @@ def run_study(
     memory: int | None = None,
     on: Literal["local", "ray", "here"] = "local",
     again: bool = False,
-    skip: Collection[str] = frozenset(),
+    skip: Collection[str] | Skipped = frozenset(),
     progress: bool = True,
 ) -> StudyOutcome:
     """Run all cells of a study that are not finished, resuming those that have begun.
@@ -87,8 +88,8 @@ def run_study(
         on loopback), or one cell after another in this process. The bits do not depend on it.
     again : bool
         Discard what was run before, and start again.
-    skip : collection of str
-        Keys of cells that are left out.
+    skip : collection of str, or Skipped
+        Keys of cells that are left out; with `exported_in`, also the trials that led to them.
     progress : bool
         Show bars on a terminal, one bar in a notebook, elsewhere a line for each finished cell.
 
@@ -108,7 +109,7 @@ def run_study(
     runs = Path(folder)
     shown = display(progress)
     with study_lock(runs / study.name), Store.open(runs, write=True) as store:
-        runner = _Runner(study, runs, store, shown, jobs, memory, on, again, frozenset(skip))
+        runner = _Runner(study, runs, store, shown, jobs, memory, on, again, Skipped.of(skip))
         outcome = runner.run()
     if outcome.interrupted:
         shown.say(f"Stopped; finished rounds are kept. To resume:\n{command_that_goes_on()}")
@@ -127,7 +128,7 @@ class _Runner:
     memory: int | None
     on: str
     again: bool
-    skip: frozenset[str]
+    skip: Skipped
     skipped: list[str] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
 
@@ -167,11 +168,13 @@ class _Runner:
 
     def _phases(self, scheduler: Scheduler, executor: Executor, stopping: StopSignals) -> None:
         picks: Picks | None = None
-        trials = self.study.tuning()
+        work = work_of(self.study, self.skip)
+        trials = work.trials
+        self.skipped += work.scores
         check_divisions(
             cell
-            for cell in (*trials, *self.study.cells())
-            if cell.key not in self.skip and self.store.status(cell.key) != "done"
+            for cell in (*trials, *work.cells)
+            if cell.key not in self.skip.keys and self.store.status(cell.key) != "done"
         )
         self._tell_changed_defaults(trials or self.study.cells())
         if trials:
@@ -179,8 +182,9 @@ class _Runner:
             self._run_cells(scheduler, executor, f"{self.study.name}: tuning", trials)
             if stopping.asked:
                 return  # what the cells are is not known yet
+        if self.study.tune is not None:
             try:
-                picks = self.study.picks(self.store)
+                picks = self.study.picks(self.store, work.scores)
             except StudyError:
                 if not scheduler.failed:
                     raise
@@ -188,11 +192,11 @@ class _Runner:
         cells = self.study.cells(picks)
         about = self._about(picks) | _trials_of(trials)
         self.store.save_study(self.study.name, about, cells, __version__)
-        left_out = [cell for cell in cells if cell.key in self.skip]
+        left_out = [cell for cell in cells if cell.key in self.skip.keys]
         self.skipped += [cell.key for cell in left_out]
         self._tell_versions(cells)
         self._run_cells(
-            scheduler, executor, self.study.name, [c for c in cells if c.key not in self.skip]
+            scheduler, executor, self.study.name, [c for c in cells if c.key not in self.skip.keys]
         )
 
     def _about(self, picks: Picks | None = None) -> dict[str, Any]:
@@ -201,6 +205,8 @@ class _Runner:
         about = self.study.about(picks)
         if self.study.file is not None and not about["built_in"]:
             about["path"] = os.path.relpath(self.study.file, self.runs.resolve())
+        if self.skip.folder is not None:
+            about["skipped_in"] = os.path.relpath(self.skip.folder.resolve(), self.runs.resolve())
         return about
 
     def _announce(self, trials: Sequence[Cell]) -> None:
@@ -245,7 +251,9 @@ class _Runner:
             )
 
     def _tell_changed_defaults(self, cells: Sequence[Cell]) -> None:
-        told = None if self.again else changed_defaults(self.store, self.study, cells, self.skip)
+        told = (
+            None if self.again else changed_defaults(self.store, self.study, cells, self.skip.keys)
+        )
         if told is not None:
             self.display.say(told)
 

@@ -11,6 +11,7 @@ from understudy.core.describe import describe
 from understudy.studies.definition.differences import Difference, differences, first_of
 from understudy.studies.definition.reference_rows import KEY, words_of_references
 from understudy.studies.report.report_text import in_words, merged
+from understudy.studies.statistics.exported_cells import EXPORTED
 from understudy.studies.store.store import StoredCell, StoredStudy
 
 NOT_BEGUN = "not begun"
@@ -56,7 +57,8 @@ def methods(
     told = []
     for label in found:
         if not begun[label]:
-            told.append(Method(label, NOT_BEGUN, ""))
+            statuses = {cell.status for cell in found[label]}
+            told.append(Method(label, EXPORTED if EXPORTED in statuses else NOT_BEGUN, ""))
             continue
         strategy = merged([one.get("strategy") for one in begun[label]])
         method = written.get(label) or _closest(strategy)

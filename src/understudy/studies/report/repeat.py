@@ -71,6 +71,8 @@ def command(about: Mapping[str, Any], name: str, folder: str | Path = RUNS) -> s
     words = [_typed(about, name, folder)]
     if about.get("scale"):
         words += ["--scale", str(about["scale"])]
+    for label, place in (about.get("joined") or {}).items():
+        words += ["--with", f"{label}={place}"]
     for change in about.get("overrides") or ():
         words += ["--set", str(change)]
     return shlex.join(["understudy", "run", *words, *folder_option(folder)])

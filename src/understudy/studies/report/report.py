@@ -33,12 +33,15 @@ from understudy.studies.report.page_tables import (
 from understudy.studies.report.repeat import repeat
 from understudy.studies.report.report_text import sentence, settings_in_words
 from understudy.studies.report.study_toml import study_toml
-from understudy.studies.statistics.frames import results
+from understudy.studies.statistics.exported_cells import EXPORTED, marked, whole_results
 from understudy.studies.statistics.text_table import heading_of
 from understudy.studies.store.report_file import report_path, state_of
 from understudy.studies.store.store import Store, StoredCell, StoredStudy
 
-STATUSES = ("done", "failed", "running", "stopped", "waiting")
+# beside those that are done
+STATUSES = {name: name for name in ("failed", "running", "stopped", "waiting")} | {
+    EXPORTED: "exported before, not run here and in no picture"
+}
 
 
 def write_report(
@@ -53,7 +56,7 @@ def write_report(
     study_name : str
         Which study of it. Cells that are not done are listed, and left out of tables.
     runs : DataFrame, optional
-        What ``results(runs_folder, study=study_name)`` gave, where somebody has asked already.
+        What ``whole_results(runs_folder, study_name)`` gave, where somebody has asked already.
     """
     page = render(runs_folder, study_name, runs)
     path = report_path(runs_folder, study_name)
@@ -68,7 +71,7 @@ def render(runs_folder: str | Path, study_name: str, runs: pd.DataFrame | None =
     with Store.open(runs_folder) as store:
         state = state_of(store, study_name)  # first: what is added from here on makes it outdated
         if runs is None:
-            runs = results(runs_folder, level="run", study=study_name)
+            runs = whole_results(runs_folder, study_name)
         study, cells = store.study(study_name), store.cells(study_name)
         begun = {cell.key for cell in cells if cell.status != "waiting"}
         resolved = {key: store.resolved(key) for key in sorted(begun)}
@@ -81,6 +84,7 @@ def render(runs_folder: str | Path, study_name: str, runs: pd.DataFrame | None =
         if maps is not None:
             data.told.setdefault(ATTENDANCE, [])
         sections = sections_of(gallery, data.told, frozenset() if maps is None else maps.keys)
+    cells = marked(cells, frozenset(runs.loc[runs["status"] == "done", "key"]))
     metric = main_metric(runs[runs["status"] == "done"], study.about.get("metric"))
     repeated = repeat(study, cells, runs_folder)
     tuning, baseline = tuning_table(study), study.about.get("baseline")
@@ -178,7 +182,7 @@ def _progress(cells: Sequence[StoredCell]) -> str:
     counts = Counter(cell.status for cell in cells)
     if counts["done"] == len(cells):
         return f"all {len(cells)} cells done" if len(cells) != 1 else "the one cell is done"
-    rest = [f"{counts[name]} {name}" for name in STATUSES[1:] if counts[name]]
+    rest = [f"{counts[name]} {words}" for name, words in STATUSES.items() if counts[name]]
     return f"{counts['done']} of {len(cells)} cells done, {', '.join(rest)}"
 
 

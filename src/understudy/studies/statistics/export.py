@@ -35,6 +35,16 @@ from understudy.studies.statistics.csv_cells import (
     number_word,
 )
 from understudy.studies.statistics.frames import LEVELS, Level, results
+from understudy.studies.statistics.places import Place as Place
+from understudy.studies.statistics.places import Value as Value
+from understudy.studies.statistics.places import label_text as label_text
+from understudy.studies.statistics.places import place_of as place_of
+from understudy.studies.statistics.trial_files import (
+    export_trials,
+    read_rows,
+    with_rows,
+    write_rows,
+)
 from understudy.studies.store.store import Store
 
 if TYPE_CHECKING:
@@ -57,9 +67,6 @@ CURVE_COLUMNS = (
 )
 NOT_MEASURES = ("key", "status", "seed", "version", "engine", "error", "rounds_played", EVALUATED)
 NAMES_ONLY = ("strategy", "availability", "block")  # labels that are words, though they be digits
-
-Value = str | float | None
-Place = frozenset[tuple[str, str]]  # labels as they are written; what is of every group has none
 
 
 @dataclass(frozen=True)
@@ -105,6 +112,8 @@ def export(
     * their labels are none of the study's any more, as far as `places` tells.
 
     So a study can be run and exported block by block, on several machines, and with more seeds.
+    Rows of one's own (``--with``) stay, and are told of in ``with.csv``; what the trials of a study
+    that tunes scored is in ``tuning.csv``.
     Beside them, in the same way, where cells have it: ``clients.csv`` (how often each client was
     picked, the accuracy of the last model for it) and ``scores.csv`` (who is like whom to
     FL-FDMS, of the first seed of each setting).
@@ -133,10 +142,16 @@ def export(
     if not fresh.rows:
         raise ValueError(f"{runs}: no cell of {study!r} is done; nothing was exported")
     kept = read(folder) if (folder / CELLS).is_file() else Exported()
+    with Store.open(runs) as store:
+        joined = read_rows(folder) | (store.study(study).about.get("joined") or {})
     known = places_of(study) if places is None else places
+    known = with_rows(known, joined)
     whole = merged(kept, fresh, known)
     _tell_of_dropped(kept, whole, folder / CELLS, tell)
     folder.mkdir(parents=True, exist_ok=True)
+    write_rows(joined, folder)
+    with Store.open(runs) as store:
+        export_trials(store, study, folder, known)
     _write_or_drop(folder / CLIENTS, clients_text(whole.clients))
     _write_or_drop(folder / SCORES, scores_text(whole.scores))
     write_file(folder / CURVES, curves_text(whole).encode())
@@ -237,13 +252,6 @@ def _tell_of_dropped(
     if dropped and tell is not None:
         rows = "row is" if dropped == 1 else "rows are"
         tell(f"{path}: {dropped} {rows} of no cell of the study any more and dropped")
-
-
-def place_of(labels: Mapping[str, Any]) -> Place:
-    """Labels as they are written; a label None, which is of every group, is not there."""
-    return frozenset(
-        (name, label_text(value)) for name, value in labels.items() if value is not None
-    )
 
 
 def places_of(study: str) -> frozenset[Place] | None:
@@ -406,19 +414,6 @@ def _value(name: str, word: str) -> Value:
         return word
     same = math.isfinite(number) and label_text(number) == word
     return number if same and name not in NAMES_ONLY else word
-
-
-def label_text(value: Any) -> str:
-    """A label as it is written: all its digits, since it names something."""
-    if value is None:
-        return ""
-    if isinstance(value, bool | np.bool_):
-        return str(bool(value)).lower()
-    if isinstance(value, int | float | np.number):
-        number = float(value)
-        is_whole = number.is_integer() and abs(number) < 1e15
-        return str(int(number)) if is_whole else repr(number)
-    return str(value)
 
 
 # -- for other tools -------------------------------------------------------------------------------
