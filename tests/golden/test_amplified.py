@@ -22,7 +22,7 @@ from understudy.parts.local import Local
 
 
 def test_a_period_of_two_rounds() -> None:
-    """eta = 3. x: 0, 1 | 1 + 2 = 3, amplified: 9 | nobody, 9 - 1 = 8, amplified: 9 - 3 = 6 | 6 + 4."""
+    """eta = 3. x: 0, 1 | 1 + 2 = 3, amplified: 9 | nobody, 9 - 1 = 8, amplified: 9 - 3 = 6 | 10."""
     script = [{0: [1.0]}, {0: [2.0]}, {}, {0: [-1.0]}, {0: [4.0]}]
     steps, _ = play(Strategy(server=GeneralizedFedAvg(2, 3.0)), 1, script, d=1)
     assert np.cumsum(np.ravel(steps)) == pytest.approx([1, 9, 9, 6, 10], rel=1e-12)

@@ -39,6 +39,7 @@ class LateUpdatesTwin(Twin):
             weight = {
                 "equal": 1.0,
                 "inverse": 1 / (tau + 1),
+                "root": (1 + tau) ** -0.5,
                 "exponential": math.exp(-(tau + 1)),
                 "refl": (1 - self.beta) / (tau + 1)
                 + self.beta * (1 - math.exp(-deviation[i]) / self.c),

@@ -123,7 +123,8 @@ def test_fedawe(seed, sampler, weighting, eta, clip, model) -> None:
     ids=lambda value: getattr(value, "__name__", repr(value)),
 )
 @pytest.mark.parametrize(
-    "settings", [("refl",), ("refl", 0.9, 1.0, 3), ("inverse",), ("exponential",), ("equal",)]
+    "settings",
+    [("refl",), ("refl", 0.9, 1.0, 3), ("inverse",), ("root",), ("exponential",), ("equal",)],
 )
 def test_late_updates(seed, sampler, schedule, settings) -> None:
     twin = LateUpdatesTwin(N, D, *settings)

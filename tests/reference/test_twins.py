@@ -277,7 +277,7 @@ def test_kriging(seed, sampler, weighting, retire, schedule, options, aggregator
         weighting=weighting,
     )
     n_parameters = D - 2
-    play = Play(strategy, seed, n_parameters=n_parameters)
+    play = Play(strategy, seed, n_parameters=n_parameters, rtol=1e-10)
     twin = KrigingTwin(N, D, n_parameters, owed=lambda: play.owed, **options)
 
     def combine(parts):
@@ -306,7 +306,7 @@ def test_kriging(seed, sampler, weighting, retire, schedule, options, aggregator
 @pytest.mark.parametrize("bound", [None, 1.5])
 def test_concord(seed, compensator, twin, bound) -> None:
     strategy = Strategy(compensator=compensator, aggregator=Concord(bound=bound))
-    play = Play(strategy, seed)
+    play = Play(strategy, seed, rtol=1e-10)
     play.run(twin(N, D), combine=lambda parts: concord.update(parts, D, D, bound=bound))
 
 

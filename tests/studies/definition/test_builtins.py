@@ -30,7 +30,7 @@ from understudy.parts.samplers.blind import Blind
 from understudy.parts.samplers.keep_asking import KeepAsking
 from understudy.parts.samplers.uniform import Uniform
 from understudy.parts.schedules import Exponential, inverse_time
-from understudy.parts.servers import Adam, Sgd
+from understudy.parts.servers import Adam, Momentum, Sgd
 from understudy.simulation import clustered_digits, simulate
 from understudy.studies.definition import builtins, estimates
 from understudy.studies.definition.errors import StudyError
@@ -40,10 +40,10 @@ from understudy.testing import check_availability, check_sampler, example_popula
 # the settings of the papers.
 # A strategy with everybody present has no levels of availability: 1 + 4 × 3 = 13 in fdms-fig1.
 CELLS = {
-    # seven methods under two kinds of absence, and everybody present
-    "quickstart": ((2 * 7 + 1) * 5, (2 * 7 + 1) * 10, (2 * 7 + 1) * 10),
-    # the same two, at step 1 and tuned
-    "quickstart-tuned": (2 * 2 * 6 * 5, 2 * 2 * 6 * 10, 2 * 2 * 6 * 10),
+    # eight methods under two kinds of absence, and everybody present
+    "quickstart": ((2 * 8 + 1) * 5, (2 * 8 + 1) * 10, (2 * 8 + 1) * 10),
+    # the same two, at step 1 and tuned: nine methods, and everybody present
+    "quickstart-tuned": (2 * (2 * 9 + 1) * 5, 2 * (2 * 9 + 1) * 10, 2 * (2 * 9 + 1) * 10),
     # five methods with ten servers under two kinds of absence; one data set when quick, else four
     "server-step": (100, 100 * (5 + 5 + 3 + 3), 100 * (5 + 5 + 3 + 3)),
     # quick: six rows, and two in three modes. Digits and Synthetic: 26 rows in ten modes and two
@@ -104,6 +104,9 @@ CELLS = {
     # as read 5; ψ 2; cut-off 3; no wait 1; full start 5; S = 50 waits 2; by label 5; steps 5;
     # constant 5; half 2
     "fedar-readings": (35, 35 * 3, 35 * 5),
+    # FedAWE 4 in three modes; FedAU, FedStale 4 in two; conflicts 5 in two; one model and two, 3 in
+    # two; cycles 4; late 8
+    "newer-readings": (62, 62 * 5, 62 * 10),
     # seven methods at two α; eleven in four modes; eight at two p_min
     "fdms-home": (2 * 7, 2 * 7 * 5, 2 * 7 * 10),
     "fedgs-home": (4 * 11, 4 * 11 * 5, 4 * 11 * 10),
@@ -160,10 +163,10 @@ def test_every_study_runs(name, images, monkeypatch):
 
 
 def test_quickstart_tuned_tunes_one_of_its_blocks():
-    """The same methods, once with server step 1 and once with nine servers to choose from."""
+    """The same methods, once with server step 1 and once with 15 servers to choose from."""
     study = builtins.built_in("quickstart-tuned")
     trials = study.tuning()
-    assert len(trials) == 2 * 6 * 9 * 3
+    assert len(trials) == (2 * 9 + 1) * 15 * 3
     assert {trial.labels["block"] for trial in trials} == {"tuned"}
     one, tuned = (
         [c.task.strategy for c in cells("quickstart-tuned", "quick", block=block) if c.seed == 0]
@@ -218,10 +221,15 @@ def test_quickstart_is_the_comparison_it_says():
     anyone = ("anyone missing", FixedDropout(0.7))
     friend = ("friend present", FixedDropout(0.7, keep_one_per_group=True, first_round_full=True))
     by_hand = [
-        ("full", strategies.fedavg(local=local), (None, Always())),
-        ("fedar", strategies.fedar(local=local), anyone),
-        ("uniform", strategies.fedavg(sampler=Uniform(), local=local), friend),
-        ("fedgs", strategies.fedgs(local=local), friend),
+        ("full", strategies.fedavg(local=local, server=Momentum(4.0, 0.5)), (None, Always())),
+        ("fedar", strategies.fedar(local=local, server=Sgd(4.0)), anyone),
+        (
+            "uniform",
+            strategies.fedavg(sampler=Uniform(), local=local, server=Adam(0.03)),
+            friend,
+        ),
+        ("fedgs", strategies.fedgs(local=local, server=Adam(0.03)), friend),
+        ("concord", strategies.concord(local=local, server=Momentum(2.0, 0.5)), anyone),
     ]
     federation = clustered_digits(20, 5, per_client=64, seed=1)
     for label, strategy, (mode, availability) in by_hand:

@@ -49,6 +49,7 @@ KEYS = {
     "fdms-readings": "180b16598a6b81b4",
     "fedgs-readings": "3b53c2f91a0e22ed",
     "fedar-readings": "0b1385c1306a0795",
+    "newer-readings": "19ffea31f6baa7fb",
     "fdms-home": "b9573504713f4240",
     "fedgs-home": "29b816081535f0a3",
     "fedar-home": "f81dfffdcc8caa76",

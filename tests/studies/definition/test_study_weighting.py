@@ -135,7 +135,14 @@ def test_a_method_of_ones_own_by_name() -> None:
 @pytest.mark.parametrize("name", builtins.NAMES)
 def test_studies_of_papers_ask_for_the_papers_own(name) -> None:
     asked = builtins.built_in(name)._document.get("weighting")
-    own = ("quickstart", "quickstart-tuned", "server-step", "concord", "absence")
+    own = (
+        "quickstart",
+        "quickstart-tuned",
+        "server-step",
+        "concord",
+        "absence",
+        "newer-readings",
+    )
     one_objective = name in own or name.endswith("-home")
     assert asked == (None if one_objective else "paper")
 

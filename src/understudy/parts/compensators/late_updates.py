@@ -11,7 +11,7 @@ import torch
 from understudy.core import checks
 from understudy.core.types import Block, Contributions, Floats, RoundEnd, Setup
 
-RULES = ("refl", "inverse", "exponential", "equal")
+RULES = ("refl", "inverse", "root", "exponential", "equal")
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class LateUpdates:
 
     Parameters
     ----------
-    rule : {"refl", "inverse", "exponential", "equal"}
-        That; or 1/(τ_i + 1); or e^{−(τ_i + 1)}; or 1.
+    rule : {"refl", "inverse", "root", "exponential", "equal"}
+        That; or 1/(τ_i + 1); or its root, as in FedBuff; or e^{−(τ_i + 1)}; or 1.
     beta : float
         β in [0, 1], of "refl".
     c : float
@@ -98,8 +98,8 @@ class LateUpdates:
         if self.rule == "exponential":
             return np.asarray(np.exp(-(tau + 1)))
         inverse = 1 / (tau + 1)
-        if self.rule == "inverse":
-            return np.asarray(inverse)
+        if self.rule in ("inverse", "root"):
+            return np.asarray(inverse if self.rule == "inverse" else np.sqrt(inverse))
         boost = 1 - np.exp(-deviation) / self.c
         return np.asarray((1 - self.beta) * inverse + self.beta * boost)
 

@@ -53,6 +53,7 @@ _FOLDERS = {  # package, folder in it → studies, in the order in which they ar
         "fdms-readings",
         "fedgs-readings",
         "fedar-readings",
+        "newer-readings",
         "fdms-home",
         "fedgs-home",
         "fedar-home",
