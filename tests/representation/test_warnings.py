@@ -305,7 +305,7 @@ def test_who_fails_again_and_again_is_told():
     logs = [played(t, row) for t, row in enumerate(rows)]
     assert texts(warnings_of(logs, facts()).current) == [
         (
-            "hospital-1 failed 3 times or more and has not come since: errors, or restarts while "
+            "hospital-1 failed 3 times and has not come since: errors, or restarts while "
             "training"
         )
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from understudy.core.printable import one_line
 from understudy.core.types import Bools, Floats, Ints, Outcome, RoundLog
 from understudy.representation.answers import AnswerTimes, OneRow, RefusedUpdates
 from understudy.representation.facts import ClientFacts, joined
+from understudy.representation.gaps import Gaps, unlikely
 from understudy.representation.representation import FAILED, Representation
 
 LONGEST_REASON = 120  # characters of a refusal in a sentence
@@ -127,11 +127,12 @@ def left_out(seen: Seen) -> Iterator[Found]:
     """Clients that no update has represented for longer than the others make likely."""
     counted, limits, active = seen.counted, seen.limits, seen.active
     never = counted.gap >= counted.steps
-    least = np.where(never, limits.rounds_never, limits.rounds)
-    represented = counted.steps - counted.voiced[:, -1]
-    gaps = _unlikely(counted.gap, least, represented, counted.steps, active, limits.chance)
+    # while most have never been there, the run may just have begun
+    soon = 2 * int((never & active).sum()) <= int(active.sum())
+    least = np.where(never & soon, limits.rounds_never, limits.rounds)
+    gaps = unlikely(Gaps.without_update(counted), least, active, limits.chance)
     # a memory represents whoever came once: what is unlikely is that a client did not come at all
-    away = _unlikely(counted.away, least, counted.came, counted.there, active, limits.chance)
+    away = unlikely(Gaps.away(counted), least, active, limits.chance)
     unheard = np.flatnonzero(counted.away < counted.gap)  # it came, and that did not help
     who = np.intersect1d(gaps, np.union1d(away, unheard))
     if not len(who):
@@ -158,8 +159,9 @@ def waiting(seen: Seen) -> Iterator[Found]:
         return
     least = np.full(counted.n_clients, limits.rounds)
     never = counted.came == 0
-    away = np.where(never, counted.away, 0)
-    who = _unlikely(away, least, counted.came, counted.there, active, limits.chance)
+    gaps = Gaps.away(counted)
+    gaps = gaps._replace(now=np.where(never, gaps.now, 0))
+    who = unlikely(gaps, least, active, limits.chance)
     if len(who):
         clients = who.tolist()
         share, of = seen.facts.share(clients, counted.n_clients)
@@ -170,26 +172,6 @@ def waiting(seen: Seen) -> Iterator[Found]:
             f"{seen.facts.listed(clients)}, {_share(share, of)}, "
             f"{'have' if len(clients) > 1 else 'has'} never come",
         )
-
-
-def _unlikely(gap: Ints, least: Ints, had: Ints, of: Ints, active: Bools, chance: float) -> Ints:
-    """Clients whose gap is as long as `least`, and longer than that of equals would ever be.
-
-    If each was represented in a round with the probability r that the others have, some gap of n
-    rounds would come up in N clients and T rounds with a probability of at most N·T·(1 − r)^n.
-    """
-    long = active & (gap >= least)
-    if not long.any():
-        return np.zeros(0, dtype=np.int64)
-    others = active & ~long & (of > 0)
-    if not others.any():
-        return np.zeros(0, dtype=np.int64)
-    rate = float((had[others] / of[others]).mean())
-    if rate <= 0:
-        return np.zeros(0, dtype=np.int64)
-    tried = float(active.sum()) * max(float(of.max()), 1.0)
-    needed = math.log(chance / tried) / math.log1p(-min(rate, 0.999))
-    return np.flatnonzero(long & (gap >= needed))
 
 
 def _causes(seen: Seen, who: Ints) -> str:
@@ -301,10 +283,11 @@ def failed(seen: Seen) -> Iterator[Found]:
     who = np.flatnonzero(seen.active & (times >= seen.limits.failed))
     if len(who):
         clients, fewest = who.tolist(), int(times[who].min())
+        more = " or more" if times[who].max() > fewest else ""
         yield Found(
             "failed",
             tuple(clients),
-            f"{seen.facts.listed(clients)} failed {fewest} times or more and {_has(clients)} not "
+            f"{seen.facts.listed(clients)} failed {fewest} times{more} and {_has(clients)} not "
             "come since: errors, or restarts while training",
         )
 
