@@ -304,10 +304,7 @@ def test_who_fails_again_and_again_is_told():
     rows = [all_but(1, outcome=ERROR), all_but(1, outcome=RESTARTED), all_but(1, outcome=ERROR)]
     logs = [played(t, row) for t, row in enumerate(rows)]
     assert texts(warnings_of(logs, facts()).current) == [
-        (
-            "hospital-1 failed 3 times and has not come since: errors, or restarts while "
-            "training"
-        )
+        ("hospital-1 failed 3 times and has not come since: errors, or restarts while training")
     ]
 
 

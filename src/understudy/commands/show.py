@@ -49,6 +49,7 @@ def show(
     understudy show 3f2a90c1
     understudy show /var/lib/federation/run
     """
+    from understudy.studies.store.own_folder import is_run_folder
     from understudy.studies.store.store import Store
 
     key = None if run is None or Path(run).is_dir() else _key(run, folder)
@@ -57,7 +58,8 @@ def show(
         with Store.open(place.folder) as store:
             lines = list(_study(store, place))
             cells = store.cells(place.study)
-            if store.study(place.study).about.get("live") and len(cells) == 1:
+            is_run = run is not None and is_run_folder(Path(run))
+            if (is_run or store.study(place.study).about.get("live")) and len(cells) == 1:
                 lines += ["", *_cell(store, cells[0].key)]
         outdated = stored_study.outdated_report(place)
         lines += [] if outdated is None else ["", *text.wrapped(outdated)]

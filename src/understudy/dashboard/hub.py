@@ -13,14 +13,8 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from understudy.dashboard.places import (
-    FAULTS,
-    Places,
-    RunInfo,
-    Trouble,
-    resolved_of,
-    without_folder,
-)
+from understudy.dashboard.places import FAULTS, Places, resolved_of, without_folder
+from understudy.dashboard.runs import RunInfo, Trouble
 from understudy.representation import ClientFacts
 from understudy.views.columns import Columns
 

@@ -7,14 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from understudy.dashboard.places import (
-    FAULTS,
-    Places,
-    RunInfo,
-    Trouble,
-    resolved_of,
-    without_folder,
-)
+from understudy.dashboard.places import FAULTS, Places, resolved_of, without_folder
+from understudy.dashboard.runs import RunInfo, Trouble
 from understudy.representation import ClientFacts, Warnings
 from understudy.views.columns import Columns
 

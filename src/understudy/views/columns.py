@@ -37,6 +37,7 @@ MAIN = ("accuracy", "loss")  # the measure that lists show: the first that there
 PACE = 20  # rounds whose mean length tells how long the others will take
 SECONDS = "seconds"  # that a round took, where it says so
 AGES = (1, 2, 4, 8, 16)  # rounds: the least age of each class of remembered updates
+ANSWERED = (Outcome.CAME, Outcome.LATE, Outcome.ERROR, Outcome.RESTARTED, Outcome.REFUSED)
 MOST_REFUSALS = 200  # the newest that are kept
 
 
@@ -73,6 +74,7 @@ class Columns:
         self._numbers: dict[str, list[float]] = {}
         self._last: tuple[bytes, float, tuple[float, ...]] | None = None
         self.seen = np.zeros(0, dtype=np.int64)  # the round its last update is of; −1: none yet
+        self.answered = np.zeros(0, dtype=np.int64)  # the round of its last answer, of any kind
         self.pending = np.zeros(0, dtype=np.int64)  # the round it was asked in; −1: it owes nothing
         self.joined = np.zeros(0, dtype=np.int64)
         self.refusals: deque[RefusalSeen] = deque(maxlen=MOST_REFUSALS)
@@ -165,6 +167,7 @@ class Columns:
         outcome = np.where((log.outcome >= 0) & (log.outcome < 14), log.outcome, 14) + 1
         self._cells[self.n, :n_clients] = (speaks << 4) | outcome.astype(np.uint8)
         self.seen[:n_clients][came | late] = log.t
+        self.answered[:n_clients][np.isin(log.outcome, ANSWERED)] = log.t
         asked_in_vain = log.outcome == Outcome.MISSING
         pending = self.pending[:n_clients]
         pending[asked_in_vain & (pending < 0)] = log.t
@@ -188,6 +191,7 @@ class Columns:
         if more > 0:
             self.n_clients = n_clients
             self.seen = np.pad(self.seen, (0, more), constant_values=-1)
+            self.answered = np.pad(self.answered, (0, more), constant_values=-1)
             self.pending = np.pad(self.pending, (0, more), constant_values=-1)
             self.joined = np.pad(self.joined, (0, more), constant_values=self.n)
         rows, width = self._cells.shape
