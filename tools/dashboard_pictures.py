@@ -42,8 +42,8 @@ SETTINGS = {
 }
 # page, width, theme, size, of what is in the docs
 SHOWN = {
-    "run": ("run", 1080, "light", 1250),
-    "federation": ("federation", 1080, "light", 675),
+    "run": ("run", 1080, "light", 1480),
+    "federation": ("federation", 1240, "light", 800),
     "compare": ("compare", 360, "dark", 900),
     "overview": ("overview", 360, "light", 900),
 }
@@ -139,12 +139,15 @@ def main() -> None:
     folder: Path = given.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     chromium = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))))
-    with tempfile.TemporaryDirectory() as place, federation(Path(place) / "clinics" / "run"):
+    with (
+        tempfile.TemporaryDirectory() as place,
+        federation((clinics := Path(place) / "clinics") / "run"),
+    ):
         runs = Path(place) / "runs"
         study = ["run", "--rounds", str(QUICK_ROUNDS), "--folder", str(runs)]
         subprocess.run([sys.executable, "-m", "understudy", *study], check=True)
         with (
-            dashboard(runs, Path(place) / "clinics") as (origin, cookie, overview),
+            dashboard(runs, clinics) as (origin, cookie, overview),
             sync_playwright() as playwright,
         ):
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
@@ -157,6 +160,7 @@ def main() -> None:
                             page.screenshot(path=picture, full_page=True)
             for name, (page_name, width, theme, height) in SHOWN.items():
                 path = found[page_name]
+                os.utime(clinics / "run" / ROUNDS)  # as if the last round had just ended
                 with opened(browser, origin, cookie, path, width, theme) as page:
                     page.set_viewport_size({"width": width, "height": height})
                     page.evaluate("scrollTo(0, 0)")

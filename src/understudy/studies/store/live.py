@@ -22,10 +22,10 @@ LIVE = "a live federation"
 # the parts of a strategy, and which FedAvg has
 PLAIN = (
     ("compensator", "Ignore"),
-    ("sampler", "Everyone"),
     ("local", "rule", "Plain"),
     ("aggregator", "Linear"),
     ("server", "Sgd"),
+    ("sampler", "Everyone"),
 )
 
 

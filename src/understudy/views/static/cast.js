@@ -105,7 +105,9 @@ export class Cast {
       facts(Object.entries(metrics).map(([key, value]) => [key.replaceAll('_', ' '), number(value)])),
       names.length > 20 && h('label', {}, 'Find a client', field),
       rows.length
-        ? table(`Who represented whom in ${round(this.t)}`, heads, rows, { class: 'voices' })
+        ? table(`Who represented whom in ${round(this.t)}`, heads, rows, {
+            class: heads.length > 5 ? null : 'voices',
+          })
         : h(
             'p',
             {},
