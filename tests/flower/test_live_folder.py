@@ -135,13 +135,13 @@ def test_damage_is_named(tmp_path, command, caplog):
     assert "run.json: damaged" in " ".join(done.err.split())
 
 
-def test_a_folder_of_an_earlier_version_says_what_to_do(tmp_path, command):
+def test_a_folder_without_its_description_is_told_and_gets_it_again(tmp_path, command):
     folder = tmp_path / "run"
     played(folder, rounds=2)
     (folder / "run.json").unlink()
     done = command("show", str(folder))
     assert done.code != 0
-    assert "an earlier version" in done.err
+    assert "found no run" in " ".join(done.err.split())
     played(folder, rounds=3)
     assert "live: 1 cell, 1 done" in command("show", str(folder)).out
     assert len(results(folder, level="round", study="live")) == 3

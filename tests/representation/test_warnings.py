@@ -1,6 +1,7 @@
 """Warnings: there when somebody is left out, with the right words, and not where nobody is."""
 
 import re
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -450,6 +451,13 @@ def test_slow_clients_of_a_simulation_are_told():
 def test_thresholds_are_checked(limits):
     with pytest.raises(ValueError, match=next(iter(limits))):
         Thresholds(**limits)
+
+
+def test_thresholds_of_a_journal_are_not_trusted():
+    given = asdict(Thresholds(rounds=3, age=7))
+    assert Warnings.told({"warn": given}).limits == Thresholds(rounds=3, age=7)
+    for strange in (None, 3, {"rounds": "many"}, {"rounds": 0}, {"other": 1}, [3]):
+        assert Warnings.told({"warn": strange}).limits == Thresholds()
 
 
 def test_facts_of_a_journal_are_not_trusted():

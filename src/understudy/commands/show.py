@@ -181,7 +181,7 @@ def _last(metrics: Mapping[str, float], name: str) -> str | None:
 
 
 def _cell(store: Store, key: str) -> Iterator[str]:
-    from understudy.representation import ClientFacts, Warnings
+    from understudy.representation import Warnings
     from understudy.representation.pairs import Pairs
     from understudy.studies.store.client_names import client_names
 
@@ -209,14 +209,13 @@ def _cell(store: Store, key: str) -> Iterator[str]:
         yield "last metrics"
         yield from text.pairs({**metrics, **cell.findings_metrics})
     if cell.rounds:
-        facts = ClientFacts.told(cell.facts, store.resolved(key))
-        warnings, pairs = Warnings(facts), Pairs()
+        warnings, pairs = Warnings.told(cell.facts, store.resolved(key)), Pairs()
         for log in store.logs(key):
             warnings.add(log)
             pairs.add(log)
         names = client_names(cell.facts, warnings.representation.n_clients)
         yield from _warnings(warnings)
-        yield from _representation(warnings.representation, pairs, names, facts)
+        yield from _representation(warnings.representation, pairs, names, warnings.facts)
     yield ""
     yield "configuration"
     resolved = store.resolved(key)

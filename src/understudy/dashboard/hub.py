@@ -15,7 +15,6 @@ from starlette.concurrency import run_in_threadpool
 
 from understudy.dashboard.places import FAULTS, Places, resolved_of, without_folder
 from understudy.dashboard.runs import RunInfo, Trouble
-from understudy.representation import ClientFacts
 from understudy.views.columns import Columns
 
 EVERY = 0.5  # seconds between two looks at the folders
@@ -137,7 +136,7 @@ class Hub:
         try:
             if not columns.n or run.resolved:  # of a stored cell they stay as they are
                 columns.resolved = resolved_of(run)
-            columns.tell(ClientFacts.told(run.facts, columns.resolved))
+            columns.tell(run.facts)
             columns.seconds = _seconds(run)
             columns.update(FURTHER if columns.n else FIRST)
         except FAULTS as error:

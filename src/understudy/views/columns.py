@@ -15,7 +15,7 @@ import numpy.typing as npt
 from understudy.core.printable import one_line
 from understudy.core.types import Floats, Outcome, RoundLog
 from understudy.journal.follow import Rounds, follow
-from understudy.representation import ClientFacts, Voice, Warnings
+from understudy.representation import ClientFacts, Thresholds, Voice, Warnings
 from understudy.representation.representation import ASKED, WANTED, Representation
 
 Bytes = npt.NDArray[np.uint8]
@@ -63,7 +63,7 @@ class Columns:
     def __init__(self, place: Rounds) -> None:
         self.place, self.lock = place, threading.Lock()
         self.epoch = 0  # counts how often the run began again, or replaced rounds that were read
-        self.facts = ClientFacts()
+        self.facts, self._limits = ClientFacts(), Thresholds()
         self.resolved: Mapping[str, Any] = {}  # the run's settings
         self.seconds: Mapping[int, Mapping[int, float]] = {}  # round → client → until its answer
         self._clear()
@@ -80,7 +80,7 @@ class Columns:
         self.refusals: deque[RefusalSeen] = deque(maxlen=MOST_REFUSALS)
         self.client_metrics: dict[str, Floats] = {}
         self.newest: RoundLog | None = None
-        self.warnings = Warnings(self.facts)
+        self.warnings = Warnings(self.facts, self._limits)
 
     @property
     def counted(self) -> Representation:
@@ -92,9 +92,15 @@ class Columns:
         """What it keeps in memory, about."""
         return self._cells.nbytes + 8 * self.n * len(self._numbers) + 50 * self.n_clients
 
-    def tell(self, facts: ClientFacts) -> None:
-        """What is known of the clients by now, for the words of warnings."""
-        self.facts = self.warnings.facts = facts
+    def tell(self, facts: Mapping[str, Any]) -> None:
+        """What the journal keeps of the clients by now, for the words of warnings."""
+        limits = Thresholds.told(facts)
+        if limits != self.warnings.limits:  # of another run, or given to the run when it resumed
+            with self.lock:
+                self._limits = limits
+                self.epoch += self.n > 0
+                self._clear()
+        self.facts = self.warnings.facts = ClientFacts.told(facts, self.resolved)
 
     def update(self, seconds: float = math.inf) -> None:
         """Read what came since; all again where the rounds that were read are no more the same.
