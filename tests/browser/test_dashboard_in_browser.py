@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser import test_report_in_browser as report_tests
-from tests.dashboard.compared import BASELINE, OTHER, STUDY, store_chosen_study
-from tests.dashboard.played import own_run, play, played, refused, stored_run
+from tests.dashboard.compared import BASELINE, OTHER, SEEDS, STUDY, store_chosen_study
+from tests.dashboard.played import NAMES, own_run, play, played, refused, stored_run
 from tests.dashboard.served import TOKEN, served
 from understudy.studies.store.store import FILE
 
@@ -237,6 +237,76 @@ def test_strategies_are_compared_and_the_table_is_copied(opened, tmp_path):
     assert STUDY in tab.inner_text("main")
 
 
+def test_a_comparison_follows_its_study(opened, tmp_path):
+    """Runs that are not done are told; when they are, they are in the table without a reload."""
+    page = opened(store_chosen_study(tmp_path, seeds=range(3)))
+    tab = page.goto(f"/compare/{page.run()['studyId']}")
+    page.seen("4 runs of this study are not done, and not in the table.")
+    row = tab.locator("tbody tr", has=tab.locator("th", has_text=OTHER))
+    expect(row.locator("td").last).to_have_text("3", timeout=PATIENCE)
+    expect(tab.locator("#connection.live")).to_be_visible(timeout=PATIENCE)
+    tab.evaluate("window.isTheSamePage = true")
+    tab.get_by_label("Measure").focus()
+    store_chosen_study(tmp_path)
+    expect(row.locator("td").last).to_have_text(str(SEEDS), timeout=PATIENCE)
+    expect(tab.get_by_text("not in the table")).to_have_count(0, timeout=PATIENCE)
+    assert tab.evaluate("[window.isTheSamePage, document.activeElement.tagName]") == [
+        True,
+        "SELECT",
+    ]
+
+
+def test_news_leave_a_reader_where_they_are(opened, tmp_path):
+    with own_run(tmp_path / "run") as log:
+        play(log, *range(12))
+        page = opened(tmp_path / "run")
+        tab = page.goto(f"/runs/{page.run()['id']}")
+        expect(tab.locator("#connection.live")).to_be_visible(timeout=PATIENCE)
+        tab.get_by_text("Settings").click()
+        tab.get_by_role("link", name="Federation").focus()
+        play(log, 12)
+        expect(tab.locator(".facts .progress")).to_contain_text("13 of 40", timeout=PATIENCE)
+        assert tab.locator("details[open] pre").is_visible()
+        assert tab.evaluate("document.activeElement.textContent") == "Federation"
+        tab = page.goto("/")
+        expect(tab.locator("#connection.live")).to_be_visible(timeout=PATIENCE)
+        expect(tab.locator("tbody td.spark")).to_contain_text("62.0 %", timeout=PATIENCE)
+        link = tab.locator("tbody th a")
+        link.focus()
+        play(log, 13)
+        expect(tab.locator("tbody")).to_contain_text("14 of 40", timeout=PATIENCE)
+        expect(tab.locator("tbody td.spark")).to_contain_text("63.0 %", timeout=PATIENCE)
+        assert link.evaluate("link => link === document.activeElement")
+
+
+def test_legends_have_the_last_values_of_all_strategies(opened, tmp_path):
+    page = opened(store_chosen_study(tmp_path))
+    tab = page.goto(f"/runs/{page.run(OTHER)['id']}")
+    legend = tab.locator(".chart", has_text="Test accuracy").locator(".u-legend")
+    for strategy, value in ((OTHER, "80.0 %"), (BASELINE, "70.0 %")):
+        row = legend.locator(".u-series", has_text=strategy)
+        expect(row).to_contain_text(value, timeout=PATIENCE)
+
+
+def test_a_telephone_shows_lists_whole(opened, tmp_path):
+    """At 360 px, states and accuracies of runs, and a cast's last column, without scrolling."""
+    long = ("a-hospital-with-a-long-name-of-its-own", *NAMES[1:])
+    stored_run(tmp_path, n_rounds=12, names=long, labels={"situation": "anybody may be missing"})
+    page = opened(tmp_path, viewport={"width": 360, "height": 900})
+    row = page.tab.locator("tbody tr").first
+    expect(row.locator(".spark")).to_contain_text("61.0 %", timeout=PATIENCE)
+    for part in (".badge", ".spark svg", ".spark .number", ".progress"):
+        box = row.locator(part).bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 360
+    tab = page.goto(f"/runs/{page.run()['id']}?round=2")
+    cells = tab.locator(".cast tbody tr td:last-child")
+    expect(cells.first).to_be_visible(timeout=PATIENCE)
+    for cell in cells.all():
+        box = cell.bounding_box()
+        assert box["x"] + box["width"] <= 360
+
+
 def test_a_person_at_a_site_finds_their_own_row(opened, tmp_path):
     with own_run(tmp_path / "run") as log:
         play(log, *range(12))
@@ -247,7 +317,8 @@ def test_a_person_at_a_site_finds_their_own_row(opened, tmp_path):
         tab.get_by_label("Find a client").fill("tal-d")
         expect(tab.locator("tbody tr")).to_have_count(1)
         row = tab.locator("tbody tr")
-        for words in ("hospital-d", "never", "since round 1", "not finite", "nobody"):
+        words_of_it = ("hospital-d", "25 % of the examples", "never", "since round 1", "not finite")
+        for words in (*words_of_it, "nobody"):
             expect(row).to_contain_text(words)
         expect(tab.locator(".warnings")).to_contain_text("hospital-d")
         expect(tab.locator(".clock")).to_contain_text("Round 14 is under way")

@@ -19,9 +19,10 @@ import pytest
 import safetensors.numpy
 
 from tests.cli import Command
-from understudy import FixedDropout, Local, Outcome, RoundLog, fdms, fedavg
+from understudy import FixedDropout, Gone, Local, Outcome, RoundLog, fdms, fedavg
 from understudy._version import __version__
 from understudy.commands import text
+from understudy.simulation import clustered_digits, simulate
 from understudy.studies.definition import builtins
 from understudy.studies.definition.cell import Cell, DataRecipe, Task
 from understudy.studies.statistics import summary
@@ -197,6 +198,25 @@ def test_show_who_is_left_out(runs, command):
         "       2  50 %   50 %         0 %    –     0 %    50 %\n"
         "\nconfiguration\n"
     ) in said.out
+
+
+def test_show_who_is_left_out_of_a_simulation_in_a_folder(tmp_path, command):
+    run = simulate(
+        clustered_digits(),
+        fedavg(),
+        model="softmax",
+        availability=Gone([3, 5]),
+        rounds=12,
+        folder=tmp_path / "mine",
+    )
+    list(run)
+    said = command("show", tmp_path / "mine").out
+    assert "strategy fedavg, seed 0" in said
+    assert (
+        "  * clients 3 and 5, 10 % of the examples, were in none of the updates so far\n"
+        "    (12 rounds): they could not be reached; their labels: 5, 6, 8 and 9\n" in said
+    )
+    assert "       3   0 %    0 %         0 %    –     0 %   100 %" in said
 
 
 def test_show_the_error_of_a_cell(runs, command):

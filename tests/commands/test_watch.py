@@ -134,6 +134,17 @@ def test_a_study_and_a_run_side_by_side(tmp_path, command):
     assert max(map(len, lines)) <= 80
 
 
+def test_of_many_runs_the_others_are_counted(tmp_path, command):
+    from understudy.studies.store.live import LiveCell
+
+    cells = [LiveCell(f"{n:016x}", {"strategy": "fedavg"}, n) for n in range(20)]
+    with Store.open(tmp_path, write=True) as store:
+        store.save_study("night", {"title": "One night"}, cells, "0")
+    lines = command("watch", tmp_path).out.splitlines()
+    assert lines[0] == "night: 20 runs, 20 waiting"
+    assert lines[-1] == "  and 20 more"
+
+
 def test_nothing_there_and_damaged_folders_are_told(tmp_path, command):
     (tmp_path / "runs").mkdir()
     said = command("watch", tmp_path / "none", tmp_path / "runs")

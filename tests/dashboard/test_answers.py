@@ -4,15 +4,30 @@ import asyncio
 import contextlib
 import json
 import sqlite3
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.dashboard.played import NAMES, own_run, play, played, refused, stored_run
+from tests.dashboard.played import (
+    NAMES,
+    RESOLVED,
+    facts,
+    own_run,
+    play,
+    played,
+    refused,
+    stored_run,
+)
 from tests.dashboard.served import served
+from understudy import fdms, fedavg, fedgs, fedprox
+from understudy.core.types import Outcome, RoundLog
 from understudy.dashboard import routes
 from understudy.dashboard.hub import Hub
 from understudy.dashboard.places import Places
+from understudy.journal.file import LogFile
+from understudy.memory.run_folder import ROUNDS
+from understudy.simulation import clustered_digits, simulate
 from understudy.studies.store.store import FILE
 
 
@@ -82,10 +97,99 @@ def test_every_client_has_a_row_and_those_nobody_speaks_for_come_first(tmp_path,
         last = rows[0]
         assert (last["seen"], last["pending"], last["attendance"]) == (-1, 0, 0.0)
         assert last["refusals"][0]["reason"] == "not finite"
+        assert [row["share"] for row in rows] == [0.25] * 4
         assert last["standIns"] == []
         found = page.get(f"{page.run}/clients", search="ITAL-B")["rows"]
         assert [row["id"] for row in found] == ["hospital-b"]
         assert found[0]["standIns"] == [{"source": 0, "coef": 0.25}]
+
+
+def test_who_answers_with_what_is_refused_is_seen_and_adds_nothing(tmp_path, opened):
+    with own_run(tmp_path / "run") as log:
+        play(log, 0)
+        outcome = np.array([Outcome.CAME, Outcome.REFUSED, Outcome.ERROR, Outcome.LATE], np.int8)
+        log.append(RoundLog(**{**vars(played(1)), "outcome": outcome}))
+        log.flush()
+        rows = opened(tmp_path / "run")
+        rows = rows.get(f"{rows.run}/clients")["rows"]
+    seen = {row["id"]: (row["seen"], row["taken"]) for row in rows}
+    assert list(map(seen.get, NAMES)) == [(1, 1), (1, -1), (1, 0), (1, 1)]
+
+
+def test_studies_of_one_name_are_told_apart_by_their_folders(tmp_path, opened):
+    for folder in ("north/runs", "south/runs", "west"):
+        stored_run(tmp_path / folder)
+    for folder in ("east/lab/run", "north/lab/run"):
+        with own_run(tmp_path / folder) as log:
+            play(log, 0)
+    stored_run(tmp_path / "alone", study="another")
+    page = opened(*(tmp_path / name for name in ("north", "south", "west", "east", "alone")))
+    overview = page.get("/api/overview")
+    assert sorted(run["study"] for run in overview["runs"]) == [
+        "another",
+        "east/lab/run",
+        "north/lab/run",
+        "north/runs/live",
+        "south/runs/live",
+        f"{tmp_path.name}/west/live",
+    ]
+    study = next(run for run in overview["runs"] if run["study"] == "south/runs/live")
+    compared = page.get(f"/api/studies/{study['studyId']}/comparison")
+    assert compared["study"] == "south/runs/live"
+
+
+def test_a_folder_above_is_looked_into(tmp_path, opened, monkeypatch):
+    stored_run(tmp_path / "runs")
+    (tmp_path / "runs" / "study").mkdir()
+    monkeypatch.chdir(tmp_path / "runs" / "study")
+    assert len(opened(Path("..")).get("/api/overview")["runs"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("strategy", "label"),
+    [
+        (fedavg(), "fedavg"),
+        (fedgs(m=2), "fedgs"),
+        (fdms(), "fdms"),
+        (fedprox(mu=0.1), "proximal"),
+    ],
+)
+def test_a_strategy_is_called_by_what_is_not_fedavg_s(strategy, label, tmp_path, opened):
+    folder = tmp_path / "run"
+    digits = clustered_digits(n_clients=4, n_clusters=2)
+    list(simulate(digits, strategy, model="softmax", rounds=1, folder=folder))
+    page = opened(folder)
+    (told,) = page.get("/api/overview")["runs"]
+    assert told["strategy"] == label
+    lines = page.get("/api/sparklines", runs=told["id"])
+    assert lines["kinds"] == {told["id"]: "accuracy"}
+
+
+def test_a_run_s_own_folder_tells_what_its_rounds_measured_of_clients(tmp_path, opened):
+    with own_run(tmp_path / "run") as log:
+        per_client = {"accuracy": np.array([0.9, 0.5, 0.8, 0.2])}
+        log.append(RoundLog(**{**vars(played(0)), "client_metrics": per_client}))
+        outcome = np.array([Outcome.CAME, Outcome.NOT_WANTED] * 2, np.int8)
+        log.append(RoundLog(**{**vars(played(1)), "outcome": outcome}))
+        log.flush()
+        page = opened(tmp_path / "run")
+        found = page.get(f"{page.run}/arrays")
+    assert found["clientMetrics"] == {"accuracy": [0.9, 0.5, 0.8, 0.2]}
+    assert found["counts"]["wanted"] == [2, 1, 2, 1]
+
+
+@pytest.mark.parametrize(
+    "strange", ["abc", 5, None, {"a": 1}, ["x", None, {}], [[1], [2, 3]], True]
+)
+@pytest.mark.parametrize("fact", ["names", "sizes", "left", "groups", "label_counts"])
+def test_facts_of_a_run_may_be_anything(tmp_path, opened, fact, strange):
+    log = LogFile(tmp_path / ROUNDS, 0)
+    log.begin("ab" * 16, RESOLVED, {**facts(), fact: strange})
+    play(log, 0, 1)
+    page = opened(tmp_path)
+    for part in ("", "/columns", "/map?order=cluster", "/clients", "/rounds/0", "/arrays"):
+        answer = page.ask(f"{page.run}{part}")
+        assert answer.status_code == 200, answer.text
 
 
 def test_the_map_can_be_ordered_and_a_bad_question_is_answered_in_words(tmp_path, opened):

@@ -315,3 +315,14 @@ def a_node_that_is_gone_for_good_is_left_out(live, folder, settings, client_id):
     (number,) = (place for place, name in enumerate(about.names) if name == client_id)
     assert [warning.clients for warning in warnings.current] == [(number,)]
     assert about.deadline == PATIENCE
+    # the page warns by the strategy's thresholds, and the client's row has turned
+    hub = Hub(Places([folder]))
+    hub.refresh()
+    (run,) = hub.runs.values()
+    told = answers.clients(hub, run, "")
+    assert [one["clients"] for one in told["warnings"] if one["now"]] == [(number,)]
+    (row,) = (one for one in told["rows"] if one["id"] == client_id)
+    became = [(cell & 15) - 1 for cell in row["last"]]
+    assert became[2] == Outcome.CAME
+    assert not {Outcome.CAME, Outcome.LATE} & set(became[-2:])
+    assert row["standIns"] == []

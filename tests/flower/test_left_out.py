@@ -8,6 +8,7 @@ import pytest
 from tests.flower.loopback import LoopbackGrid, nodes_of
 from tests.flower.toy import play, round_of, toy_app
 from understudy import MIFA, Strategy
+from understudy.dashboard.watched import Watch
 from understudy.flower import UnderstudyStrategy, read_outcomes
 from understudy.journal.follow import follow
 from understudy.representation import ClientFacts, Thresholds, warnings_of
@@ -42,6 +43,10 @@ def test_a_node_that_falls_silent_is_named_when_it_was_in_none_of_the_last_round
     assert known.deadline == 60.0
     found = warnings_of(follow(tmp_path), known, SOON)
     assert [str(one) for one in found] == [gap.format(5)]
+    # whoever shows the run warns by its thresholds: by the usual ones nothing is wrong yet
+    (watched,) = Watch([tmp_path]).look()
+    assert [str(one) for one in watched.warnings] == [gap.format(5)]
+    assert not len(warnings_of(follow(tmp_path), known))
 
 
 def test_a_run_that_resumes_counts_the_rounds_before(tmp_path, caplog):

@@ -1,6 +1,7 @@
 """Warnings: there when somebody is left out, with the right words, and not where nobody is."""
 
 import re
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -18,11 +19,16 @@ from tests.representation.rounds import (
 )
 from understudy import (
     Bernoulli,
+    Cyclic,
     Deadline,
+    Diurnal,
     FixedDropout,
     Gone,
     Latency,
     LogNormal,
+    Markov,
+    OwnCycle,
+    RoundRobin,
     fdms,
     fdms_dropout,
     fedar,
@@ -113,6 +119,13 @@ def test_without_names_and_sizes_clients_are_numbers_and_shares_are_of_clients()
     assert text.startswith("clients 3 and 5, 25 % of the clients, were in none")
 
 
+def test_a_name_of_nothing_that_is_seen_is_a_number():
+    logs = [played(t, all_but(1)) for t in range(6)]
+    for blank in ("", "  ", "\u200b\u2060"):
+        (text,) = texts(warnings_of(logs, facts(names=("a", blank, "c"))).current)
+        assert text.startswith("client 1, ")
+
+
 def test_many_are_counted_and_a_few_named():
     logs = [played(t, all_but(*range(0, 100, 20), n=100)) for t in range(6)]
     (text,) = texts(warnings_of(logs).current)
@@ -194,6 +207,15 @@ def test_a_round_that_was_added_is_not_counted_again():
         (fedvarp(), Bernoulli(0.3)),
         (mifa(), FixedDropout(0.7)),
         (mifa(), Bernoulli(0.2)),
+        # who is away comes back after a while: others do so as well
+        (fedavg(), Cyclic(n_groups=4)),
+        (mifa(), Cyclic(n_groups=10, rounds_each=2)),
+        (fdms(), Cyclic(n_groups=4, rounds_each=5)),
+        (fedavg(), OwnCycle(0.5, cycle=20)),
+        (fedavg(), Markov(0.5, session=5.0)),
+        (stale(), Markov(0.3, session=3.0)),
+        (fedgs(m=0.2), Diurnal()),
+        (fedavg(), RoundRobin()),
     ],
 )
 @pytest.mark.parametrize("seed", [0, 1])
@@ -210,6 +232,58 @@ def test_nobody_is_left_out_where_all_come_equally_often(strategy, availability,
     )
     list(run)
     assert str(run.warnings) == "nobody was left out"
+
+
+def test_an_ample_deadline_makes_nobody_late():
+    run = simulate(
+        clustered_digits(),
+        fedavg(),
+        model="softmax",
+        availability=Bernoulli(0.5),
+        delay=Deadline(Latency(), seconds=600.0),
+        rounds=40,
+        evaluate=(),
+    )
+    list(run)
+    assert str(run.warnings) == "nobody was left out"
+
+
+def test_a_client_that_is_gone_is_found_among_those_that_come_and_go():
+    run = simulate(
+        clustered_digits(),
+        fedavg(),
+        model="softmax",
+        availability=Gone([3, 5], inner=Markov(0.7, session=3.0)),
+        rounds=60,
+        evaluate=(),
+    )
+    list(run)
+    assert [one.clients for one in run.warnings.current] == [(3, 5)]
+
+
+def test_how_long_the_others_stay_away_tells_how_long_is_too_long():
+    """Ten clients are away for 8 rounds of 16; the eleventh for good, after its first eight."""
+    warnings, found = Warnings(), []
+    for t in range(120):
+        row = [CAME if (t + 2 * k) // 8 % 2 else AWAY for k in range(10)]
+        came = np.array([one == CAME for one in [*row, CAME if t < 8 else AWAY]])
+        found += [(t, one.clients) for one in warnings.add(sampled(t, came))]
+    ((t, clients),) = found
+    # their gaps end in one of about 8 rounds: ln(0.01 / (11 · 94)) / ln(7 / 8) = 86, after the
+    # first 8; they are there in half of the rounds, by which 17 would do
+    assert clients == (10,)
+    assert 70 < t < 96
+
+
+def test_a_run_of_groups_that_come_in_turn_may_just_have_begun():
+    """Three of four are there after five rounds, or one: those are told at once, these later."""
+    for present, first in ((6, 5), (2, 10)):
+        warnings = Warnings()
+        for t in range(12):
+            warnings.add(sampled(t, np.arange(8) < present))
+        (warning,) = warnings
+        assert warning.since + 1 == first
+        assert len(warning.clients) == 8 - present
 
 
 @pytest.mark.parametrize("rate", [0.02, 0.2, 0.5, 0.9])
@@ -304,10 +378,7 @@ def test_who_fails_again_and_again_is_told():
     rows = [all_but(1, outcome=ERROR), all_but(1, outcome=RESTARTED), all_but(1, outcome=ERROR)]
     logs = [played(t, row) for t, row in enumerate(rows)]
     assert texts(warnings_of(logs, facts()).current) == [
-        (
-            "hospital-1 failed 3 times or more and has not come since: errors, or restarts while "
-            "training"
-        )
+        ("hospital-1 failed 3 times and has not come since: errors, or restarts while training")
     ]
 
 
@@ -380,6 +451,13 @@ def test_slow_clients_of_a_simulation_are_told():
 def test_thresholds_are_checked(limits):
     with pytest.raises(ValueError, match=next(iter(limits))):
         Thresholds(**limits)
+
+
+def test_thresholds_of_a_journal_are_not_trusted():
+    given = asdict(Thresholds(rounds=3, age=7))
+    assert Warnings.told({"warn": given}).limits == Thresholds(rounds=3, age=7)
+    for strange in (None, 3, {"rounds": "many"}, {"rounds": 0}, {"other": 1}, [3]):
+        assert Warnings.told({"warn": strange}).limits == Thresholds()
 
 
 def test_facts_of_a_journal_are_not_trusted():

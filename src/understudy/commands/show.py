@@ -49,6 +49,7 @@ def show(
     understudy show 3f2a90c1
     understudy show /var/lib/federation/run
     """
+    from understudy.studies.store.own_folder import is_run_folder
     from understudy.studies.store.store import Store
 
     key = None if run is None or Path(run).is_dir() else _key(run, folder)
@@ -57,7 +58,8 @@ def show(
         with Store.open(place.folder) as store:
             lines = list(_study(store, place))
             cells = store.cells(place.study)
-            if store.study(place.study).about.get("live") and len(cells) == 1:
+            is_run = run is not None and is_run_folder(Path(run))
+            if (is_run or store.study(place.study).about.get("live")) and len(cells) == 1:
                 lines += ["", *_cell(store, cells[0].key)]
         outdated = stored_study.outdated_report(place)
         lines += [] if outdated is None else ["", *text.wrapped(outdated)]
@@ -188,7 +190,7 @@ def _last(metrics: Mapping[str, float], name: str) -> str | None:
 
 
 def _cell(store: Store, key: str) -> Iterator[str]:
-    from understudy.representation import ClientFacts, Warnings
+    from understudy.representation import Warnings
     from understudy.representation.pairs import Pairs
     from understudy.studies.store.client_names import client_names
 
@@ -216,14 +218,13 @@ def _cell(store: Store, key: str) -> Iterator[str]:
         yield "last metrics"
         yield from text.pairs({**metrics, **cell.findings_metrics})
     if cell.rounds:
-        facts = ClientFacts.told(cell.facts, store.resolved(key))
-        warnings, pairs = Warnings(facts), Pairs()
+        warnings, pairs = Warnings.told(cell.facts, store.resolved(key)), Pairs()
         for log in store.logs(key):
             warnings.add(log)
             pairs.add(log)
         names = client_names(cell.facts, warnings.representation.n_clients)
         yield from _warnings(warnings)
-        yield from _representation(warnings.representation, pairs, names, facts)
+        yield from _representation(warnings.representation, pairs, names, warnings.facts)
     yield ""
     yield "configuration"
     resolved = store.resolved(key)

@@ -24,6 +24,11 @@ def is_printable(text: str) -> bool:
     return _UNPRINTABLE.search(text) is None
 
 
+def is_seen(text: str) -> bool:
+    """Whether anything of a name is seen: it is not all spaces, or of no width."""
+    return any(letter.isprintable() and not letter.isspace() for letter in printable(text))
+
+
 def printable(value: Any) -> Any:
     """The same plain data, with a mark for each character that cannot be shown.
 

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from understudy.dashboard.clients import client_rows, share_by_voice
 from understudy.dashboard.comparison import comparison_of
 from understudy.dashboard.hub import Hub, UnreadableRun
-from understudy.dashboard.places import FAULTS, RunInfo, without_folder
+from understudy.dashboard.places import FAULTS, without_folder
+from understudy.dashboard.runs import RunInfo
 from understudy.journal.follow import follow
 from understudy.measures import measure
 from understudy.studies.store.client_names import client_names
@@ -38,7 +39,7 @@ def overview(hub: Hub) -> dict[str, Any]:
     return {
         "runs": [brief(hub, run) for run in hub.runs.values()],
         "troubles": [
-            one._asdict() if hasattr(one, "_asdict") else vars(one) for one in hub.troubles
+            {"name": one.name, "words": one.words, "empty": one.is_empty} for one in hub.troubles
         ],
     }
 
@@ -48,7 +49,7 @@ def brief(hub: Hub, run: RunInfo) -> dict[str, Any]:
     return {
         "id": run.id,
         "studyId": run.study_id,
-        "study": run.study,
+        "study": run.called,
         "title": run.title,
         "strategy": run.strategy,
         "labels": run.labels,
@@ -65,26 +66,29 @@ def brief(hub: Hub, run: RunInfo) -> dict[str, Any]:
     }
 
 
-def sparkline(hub: Hub, run: RunInfo) -> npt.NDArray[np.float64]:
-    """Some of a run's accuracies, or losses where it has none; empty where nothing is known yet."""
+def sparkline(hub: Hub, run: RunInfo) -> tuple[str, npt.NDArray[np.float64]]:
+    """Some of a run's accuracies, or losses where it has none; empty where nothing is known yet.
+
+    First, which of them it is.
+    """
     try:
-        values = _stored_course(run) if run.key else _course(hub, run)
+        kind, values = _stored_course(run) if run.key else _course(hub, run)
     except (*FAULTS, UnreadableRun):
-        return np.zeros(0)
+        return "", np.zeros(0)
     chosen = np.linspace(0, len(values) - 1, min(SPARKS, len(values))).astype(np.int64)
-    return np.asarray(values[chosen], dtype=np.float64)
+    return kind, np.asarray(values[chosen], dtype=np.float64)
 
 
-def _course(hub: Hub, run: RunInfo) -> npt.NDArray[np.float64]:
+def _course(hub: Hub, run: RunInfo) -> tuple[str, npt.NDArray[np.float64]]:
     columns = hub.columns(run)
     found = columns.main_measure
     # a part of it would look like the whole
     if found is None or columns.n < run.rounds:
-        return np.zeros(0)
-    return columns.known(found[1])
+        return "", np.zeros(0)
+    return found[0], columns.known(found[1])
 
 
-def _stored_course(run: RunInfo) -> npt.NDArray[np.float64]:
+def _stored_course(run: RunInfo) -> tuple[str, npt.NDArray[np.float64]]:
     """From the store's table of rounds, without what it keeps of clients."""
     with Store.open(run.folder) as store:
         table = store.rounds(run.key)
@@ -92,8 +96,8 @@ def _stored_course(run: RunInfo) -> npt.NDArray[np.float64]:
         for name in table.columns:
             if str(name).endswith(kind):
                 values = table[name].to_numpy(dtype=np.float64)
-                return np.asarray(values[np.isfinite(values)])
-    return np.zeros(0)
+                return kind, np.asarray(values[np.isfinite(values)])
+    return "", np.zeros(0)
 
 
 def warned(hub: Hub, runs: Sequence[RunInfo]) -> dict[str, int | None]:
@@ -239,19 +243,23 @@ def clients(hub: Hub, run: RunInfo, search: str) -> dict[str, Any]:
     }
 
 
-def arrays(run: RunInfo) -> dict[str, Any]:
+def arrays(hub: Hub, run: RunInfo) -> dict[str, Any]:
     """What analyses found of a run: matrices of clients, and numbers per client."""
-    if not run.key or run.status == "waiting":
+    if run.status in ("waiting", "damaged"):
         return {"arrays": {}, "clientMetrics": {}, "counts": {}}
+    if not run.key:  # in a folder of its own are its rounds alone
+        found = hub.columns(run)
+        counts = found.counted.counts()
+        return {"arrays": {}, "clientMetrics": found.client_metrics, "counts": counts}
     try:
         with Store.open(run.folder) as store:
-            found = store.arrays(run.key)
+            matrices = store.arrays(run.key)
             measured = store.last_client_metrics(run.key)
             counts = store.client_counts(run.key)
     except FAULTS as error:
         raise UnreadableRun(without_folder(error, run.folder)) from error
     return {
-        "arrays": {name: values for name, values in found.items() if _fits(values)},
+        "arrays": {name: values for name, values in matrices.items() if _fits(values)},
         "clientMetrics": measured,
         "counts": counts,
     }
@@ -266,9 +274,10 @@ def comparison(
 ) -> Mapping[str, Any]:
     """The paired table of the study that a run belongs to."""
     if not run.key:
-        return {"study": run.study, "strategies": [run.strategy], "table": None, "metrics": []}
+        return {"study": run.called, "strategies": [run.strategy], "table": None, "metrics": []}
     try:
-        return comparison_of(run.folder, run.study, strategies, metric, baseline)
+        found = comparison_of(run.folder, run.study, strategies, metric, baseline)
+        return {**found, "study": run.called}
     except ValueError:
         raise  # what was asked for is not there: it says so
     except FAULTS as error:

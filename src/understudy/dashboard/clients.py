@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from understudy.core.types import Bools, Ints
-from understudy.dashboard.places import RunInfo
+from understudy.dashboard.runs import RunInfo
 from understudy.representation import Voice
 from understudy.studies.store.client_names import client_names
 from understudy.views.columns import SILENT, Columns
@@ -26,9 +26,7 @@ def client_rows(
     names = client_names(run.facts, columns.n_clients)
     cells = columns.cells()
     counted = columns.counted
-    left = np.zeros(columns.n_clients, dtype=np.bool_)
-    gone = [int(k) for k in run.facts.get("left") or () if 0 <= int(k) < columns.n_clients]
-    left[gone] = True
+    left = ~columns.facts.active(columns.n_clients)
     found = _matching(names, search)
     order = _by_trouble(columns, left)
     shown = [int(k) for k in order if found[k]][:most]
@@ -38,18 +36,20 @@ def client_rows(
         mine = refusals.setdefault(one.client, [])
         if len(mine) < MOST_TOLD:
             mine.append({"round": one.t, "reason": one.reason, "detail": one.detail, "id": one.who})
-    sizes = run.facts.get("sizes") or []
     answered = how_answered(run)
     last = cells[-LAST:]
+    sized = np.isfinite(columns.facts.examples[: columns.n_clients])
+    sized = np.pad(sized, (0, columns.n_clients - len(sized)))
     rows = [
         {
             "client": k,
             "id": names[k],
-            "examples": sizes[k] if k < len(sizes) else None,
+            "share": columns.facts.share([k], columns.n_clients)[0] if sized[k] else None,
             "attendance": float(counted.attendance[k]),
             "came": int(counted.came[k]),
             "there": int(counted.there[k]),
-            "seen": int(columns.seen[k]),
+            "seen": int(columns.answered[k]),
+            "taken": int(columns.seen[k]),
             "pending": int(columns.pending[k]),
             "last": last[:, k].tolist(),
             "refusals": refusals.get(k, []),

@@ -13,15 +13,8 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from understudy.dashboard.places import (
-    FAULTS,
-    Places,
-    RunInfo,
-    Trouble,
-    resolved_of,
-    without_folder,
-)
-from understudy.representation import ClientFacts
+from understudy.dashboard.places import FAULTS, Places, resolved_of, without_folder
+from understudy.dashboard.runs import RunInfo, Trouble
 from understudy.views.columns import Columns
 
 EVERY = 0.5  # seconds between two looks at the folders
@@ -143,7 +136,7 @@ class Hub:
         try:
             if not columns.n or run.resolved:  # of a stored cell they stay as they are
                 columns.resolved = resolved_of(run)
-            columns.tell(ClientFacts.told(run.facts, columns.resolved))
+            columns.tell(run.facts)
             columns.seconds = _seconds(run)
             columns.update(FURTHER if columns.n else FIRST)
         except FAULTS as error:

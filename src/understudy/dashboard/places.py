@@ -3,80 +3,32 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from hashlib import sha256
-from importlib.util import find_spec
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from understudy.core.json_lines import is_damaged, is_sealed
 from understudy.core.printable import one_line, printable
-from understudy.journal.follow import Rounds, RoundsFile
+from understudy.dashboard.runs import RunInfo, Trouble, opaque, own_name, told_apart
+from understudy.journal.follow import RoundsFile
 from understudy.memory.run_folder import ABOUT, ROUNDS
 from understudy.memory.tensor_stream import CheckpointError
 from understudy.memory.writer_lock import is_held
 from understudy.studies.store.followed import StoredRounds
+from understudy.studies.store.live import called_by
 from understudy.studies.store.schema import StoreError
 from understudy.studies.store.store import FILE, Store, StoredCell, StoredStudy
 
 if TYPE_CHECKING:
-    from understudy.flower.rounds.outcomes import ClientOutcome
+    pass
 
 DEEPEST = 2  # folders below a given one that are searched
 MOST_SEARCHED = 2000  # folders below a given one that are looked at
 GONE = "The process that wrote this run is gone; the run can be resumed."
 _OF_CONTENTS = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 FAULTS = (StoreError, CheckpointError, OSError, *_OF_CONTENTS)
-
-
-@dataclass(frozen=True)
-class RunInfo:
-    """A run as lists show it."""
-
-    id: str  # says nothing of where it is
-    study_id: str
-    study: str
-    title: str
-    labels: Mapping[str, Any]
-    seed: int
-    status: str  # waiting, running, stopped, done, failed, damaged
-    error: str
-    rounds: int
-    n_rounds: int | None  # that it is to have, where that is known
-    is_live: bool
-    changed: float  # seconds since 1970; 0: not known
-    place: Rounds = field(repr=False)
-    folder: Path = field(repr=False)
-    key: str = ""  # in the store; empty: the run's own folder
-    facts: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    resolved: Mapping[str, Any] = field(default_factory=dict, repr=False)
-
-    @property
-    def strategy(self) -> str:
-        """What lists and legends call it."""
-        return str(self.labels.get("strategy", self.study))
-
-    def told_outcomes(self) -> list[ClientOutcome]:
-        """What a live federation has written of its clients' answers lately, beside the rounds."""
-        if not self.is_live or self.key or find_spec("flwr") is None:
-            return []  # whoever only looks need not have Flower
-        from understudy.flower.rounds.outcomes import newest_outcomes
-
-        return newest_outcomes(self.folder)
-
-
-@dataclass(frozen=True)
-class Trouble:
-    """A folder that holds no runs, or none that can be read, and why."""
-
-    name: str
-    words: str
-
-
-def opaque(*parts: object) -> str:
-    """What a run is called in addresses: the same after a restart, and no path."""
-    return sha256("\n".join(map(str, parts)).encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 class Places:
@@ -89,7 +41,7 @@ class Places:
     """
 
     def __init__(self, given: Sequence[Path]) -> None:
-        self._given = [path.absolute() for path in given]
+        self._given = [Path(os.path.abspath(path)) for path in given]  # `..` has a name then
         self._known: dict[Path, dict[str, RunInfo]] = {}  # by folder, as it was last read
         self._totals: dict[str, int | None] = {}  # a cell's rounds never change: it is their hash
 
@@ -109,7 +61,8 @@ class Places:
             homes = list(_homes(place))
             if not homes:
                 words = "holds no run yet; it is looked at again and again"
-                troubles.append(Trouble(place.name, words if place.is_dir() else "is not there"))
+                told = words if place.is_dir() else "is not there"
+                troubles.append(Trouble(place.name, told, is_empty=True))
             for home in homes:
                 before = self._known.get(home, {})
                 try:
@@ -120,7 +73,7 @@ class Places:
                 else:
                     self._known[home] = found
                 runs |= found
-        return list(runs.values()), troubles
+        return told_apart(list(runs.values())), troubles
 
     def _runs_in(self, home: Path, given: Path) -> Iterator[RunInfo]:
         if (home / ABOUT).is_file():
@@ -153,7 +106,7 @@ class Places:
                 n_rounds=self._total(store, cell),
                 is_live=is_live,
                 # whoever adds rounds marks only the file
-                changed=_written(home) if cell.status == "running" else study.changed.timestamp(),
+                changed=_written(home) if cell.status == "running" else _seconds(cell.changed),
                 place=StoredRounds(home, cell.key),
                 folder=home,
                 key=cell.key,
@@ -177,16 +130,13 @@ def own_run(folder: Path) -> RunInfo:
     resolved, facts = printable(about["resolved"]), printable(about["facts"])
     is_live = resolved["data"]["class"] == "live"
     is_gone = about["status"] == "running" and not is_held(folder / "server" / "lock")
-    label = str(resolved["strategy"]["compensator"]["class"]).lower()
     rounds = folder / ROUNDS
-    # a live run's folder is mostly called "run": the one above tells which
-    name = one_line("/".join(folder.parts[-2:]), 80)
     return RunInfo(
         id=opaque(folder, "run"),
         study_id=opaque(folder, "study"),
-        study=name,
+        study=own_name(folder),
         title="Live federation" if is_live else "Simulation",
-        labels={"strategy": label},
+        labels={"strategy": called_by(resolved)},
         seed=int(resolved["seed"]),
         status="stopped" if is_gone else str(about["status"]),
         error=GONE if is_gone else printable(str(about["error"])),
@@ -280,6 +230,14 @@ def _written(home: Path) -> float:
     """When the store was written last."""
     found = [home / name for name in (FILE, f"{FILE}-wal")]
     return max((path.stat().st_mtime for path in found if path.is_file()), default=0.0)
+
+
+def _seconds(changed: str) -> float:
+    """A time in a store, since 1970; 0 where there is none that can be read."""
+    try:
+        return datetime.fromisoformat(changed).timestamp()
+    except ValueError:
+        return 0.0
 
 
 def _locks(home: Path) -> tuple[bool, ...]:

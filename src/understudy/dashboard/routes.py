@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from understudy.dashboard import answers
 from understudy.dashboard.hub import Hub, Listener, UnreadableRun
-from understudy.dashboard.places import RunInfo
+from understudy.dashboard.runs import RunInfo
 from understudy.views.wire import packed, plain
 
 PING = 15  # seconds: how soon a lost connection is noticed
@@ -40,7 +40,7 @@ def routes(hub: Hub) -> list[Route]:
         "/api/runs/{run}/map": _map,
         "/api/runs/{run}/rounds/{t:int}": _cast,
         "/api/runs/{run}/clients": _clients,
-        "/api/runs/{run}/arrays": lambda hub, asked: answers.arrays(_run(hub, asked)),
+        "/api/runs/{run}/arrays": lambda hub, asked: answers.arrays(hub, _run(hub, asked)),
         "/api/studies/{study}/comparison": _comparison,
     }
     found = [Route(path, _served(hub, answer)) for path, answer in asked.items()]
@@ -123,8 +123,9 @@ def _clients(hub: Hub, asked: Request) -> dict[str, Any]:
 def _sparklines(hub: Hub, asked: Request) -> bytes:
     names = asked.query_params.get("runs", "").split(",")[:MOST_IDS]
     runs = [hub.runs[name] for name in names if name in hub.runs]
-    lines = {run.id: answers.sparkline(hub, run) for run in runs}
-    return packed({"warned": answers.warned(hub, runs)}, lines)
+    found = {run.id: answers.sparkline(hub, run) for run in runs}
+    head = {"warned": answers.warned(hub, runs), "kinds": {run: of[0] for run, of in found.items()}}
+    return packed(head, {run: values for run, (_, values) in found.items()})
 
 
 def _comparison(hub: Hub, asked: Request) -> Mapping[str, Any]:

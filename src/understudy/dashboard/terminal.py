@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from understudy.core.printable import one_line
-from understudy.dashboard.places import RunInfo
+from understudy.dashboard.runs import RunInfo
 from understudy.dashboard.terminal_clients import clients, fitted
 from understudy.dashboard.watched import Watch, Watched
 from understudy.representation.facts import joined
@@ -41,7 +41,7 @@ def lines(watch: Watch, followed: Sequence[Watched], most_clients: int) -> list[
     by_id = {one.run.id: one for one in followed}
     alone = [members[0] for members in studies.values() if len(members) == 1]
     for run in alone:
-        name = f"{run.study}, live" if run.is_live else f"{run.study}, seed {run.seed}"
+        name = f"{run.called}, live" if run.is_live else f"{run.called}, seed {run.seed}"
         found += _run(run, by_id.get(run.id), name)
     for members in studies.values():
         if len(members) > 1:
@@ -70,7 +70,7 @@ def _troubles(watch: Watch) -> Iterator[str]:
 
 
 def _heading(members: Sequence[RunInfo], followed: dict[str, Watched]) -> Text:
-    heading = Text(one_line(members[0].study, 50), style="bold")
+    heading = Text(one_line(members[0].called, 50), style="bold")
     counts = Counter(run.status for run in members)
     words = ", ".join(f"{counts[name]} {name}" for name in STATUSES if counts[name])
     heading.append(f": {len(members)} runs, {words}", style="not bold")
@@ -113,6 +113,9 @@ def _runs(members: Sequence[RunInfo], followed: dict[str, Watched]) -> Iterator[
         known = (run.labels.get(name) for name in varying)
         told = [one_line(one) for one in known if one is not None]
         yield from _run(run, followed.get(run.id), ", ".join([*told, f"seed {run.seed}"]))
+    more = len(members) - len(shown[:MOST_RUNS])
+    if more:
+        yield Text(f"  and {more} more", style="dim")
 
 
 def _run(run: RunInfo, followed: Watched | None, name: str) -> Iterator[Text]:
@@ -203,6 +206,6 @@ def _wrapped(words: str) -> list[str]:
 def _called(one: Watched) -> str:
     """A run, among several."""
     if not one.run.key:
-        return one_line(one.run.study, 60)
+        return one_line(one.run.called, 60)
     labels = (one_line(label) for label in one.run.labels.values() if label is not None)
     return ", ".join([*labels, f"seed {one.run.seed}"])

@@ -47,7 +47,7 @@ def clients(one: Watched, most: int, name: str) -> Iterator[Text]:
     head = fitted("client", NAME) + "  last seen  came  "
     yield Text(f"  {head}{'last ' + str(last) + ' rounds':<22}  stands in", style="bold")
     for k in order[:most].tolist():
-        line = Text(f"  {fitted(names[k], NAME)}  {_seen(columns.seen[k], columns.n):>9}")
+        line = Text(f"  {fitted(names[k], NAME)}  {_seen(columns.answered[k], columns.n):>9}")
         line.append(f"  {100 * counted.attendance[k]:3.0f}%  ")
         for mark in marks[k]:
             line.append(mark, style=LETTERS.get(mark, ("", ""))[1])

@@ -7,15 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from understudy.dashboard.places import (
-    FAULTS,
-    Places,
-    RunInfo,
-    Trouble,
-    resolved_of,
-    without_folder,
-)
-from understudy.representation import ClientFacts, Warnings
+from understudy.dashboard.places import FAULTS, Places, resolved_of, without_folder
+from understudy.dashboard.runs import RunInfo, Trouble
+from understudy.representation import Warnings
 from understudy.views.columns import Columns
 
 MOST_FOLLOWED = 6  # runs whose rounds are read: those that run, then the latest
@@ -39,7 +33,7 @@ class Watched:
         try:
             if not columns.resolved or run.resolved:  # of a stored cell they stay as they are
                 columns.resolved = resolved_of(run)
-            columns.tell(ClientFacts.told(run.facts, columns.resolved))
+            columns.tell(run.facts)
             if run.is_live:
                 columns.seconds = _answers(run)
             columns.update(seconds)

@@ -99,7 +99,8 @@ class UnderstudyStrategy(FlowerStrategy):
     train_metrics_aggr_fn, evaluate_metrics_aggr_fn : function, optional
         As in Flower's FedAvg; called with replies of the same keys only.
     warn : Thresholds, optional
-        When it is told who is left out; see `understudy.representation`.
+        When it is told who is left out, in the log and by whatever shows the run; see
+        `understudy.representation`.
     clock : Clock, optional
         Time, for tests.
     deadline, quorum, grace, late_for, wait, poll

@@ -121,7 +121,10 @@ def client_map(
             norm=norm,
             aspect="auto",
             interpolation="nearest",
+            # counted from 1, as warnings and the other maps do
+            extent=(0.5, len(table) + 0.5, table.shape[1] - 0.5, -0.5),
         )
+        axes.xaxis.get_major_locator().set_params(integer=True)
         _label(axes, "round", "client", title if len(panels) == 1 else str(label[0]))
         name_clients(axes.yaxis, clients, range(table.shape[1]))
         _cluster_lines(axes, groups, table.shape[1])

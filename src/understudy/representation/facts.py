@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from understudy.core.printable import one_line
+from understudy.core.printable import is_seen, one_line
 from understudy.core.types import Bools, Floats, Ints
 
 LONGEST_NAME = 80  # characters
@@ -93,7 +93,7 @@ class ClientFacts:
 
     def called(self, client: int) -> str:
         """A client's name, fit to be printed; its number where it has none."""
-        if client < len(self.names):
+        if client < len(self.names) and is_seen(self.names[client]):
             return one_line(self.names[client], LONGEST_NAME)
         return f"client {client}"
 

@@ -52,6 +52,8 @@ class Representation:
         Steps since the last that a client was represented in; all, where it never was.
     away : (N,) ints
         Rounds since the last in which a client came.
+    gaps, in_gaps, aways, in_aways : (N,) ints
+        Gaps that have ended, and how many steps they took together; the same for times away.
     since : (N, 8) ints
         Rounds with each `Outcome` since a client came last.
     spoken_for, spoke : (N,) ints
@@ -70,6 +72,7 @@ class Representation:
         self.n_rounds = self.n_steps = self.n_cut = 0
         self.last: int | None = None  # the round that was added last
         self.there = self.steps = self.gap = self.away = np.zeros(0, dtype=np.int64)
+        self.gaps = self.in_gaps = self.aways = self.in_aways = np.zeros(0, dtype=np.int64)
         self.spoken_for = self.spoke = np.zeros(0, dtype=np.int64)
         self.age = self.known_from = self.asked_in = np.full(0, -1, dtype=np.int64)
         self.age_sum = np.zeros(0, dtype=np.int64)
@@ -96,6 +99,8 @@ class Representation:
         self.there += 1
         everyone, came = np.arange(n), log.outcome == Outcome.CAME
         self.became[everyone, log.outcome] += 1
+        self.aways += came & (self.away > 0)
+        self.in_aways += np.where(came, self.away, 0)
         self.away = np.where(came, 0, self.away + 1)
 
         self.voice = voices(log)
@@ -111,6 +116,8 @@ class Representation:
             self.voiced[everyone, self.voice] += 1
             remembered = self.voice == Voice.REMEMBERED
             self.age_sum[remembered] += np.maximum(self.age[remembered], 0)
+            self.gaps += represented & (self.gap > 0)
+            self.in_gaps += np.where(represented, self.gap, 0)
             self.gap = np.where(represented, 0, self.gap + 1)
         self.since[everyone, log.outcome] += 1
         self.since[came] = 0
@@ -133,7 +140,8 @@ class Representation:
         if more <= 0:
             return
         counts = ("there", "steps", "gap", "away", "spoken_for", "spoke", "age_sum", "voice")
-        for name in (*counts, "age", "known_from", "asked_in"):
+        ended = ("gaps", "in_gaps", "aways", "in_aways")
+        for name in (*counts, *ended, "age", "known_from", "asked_in"):
             fill = -1 if name in ("age", "known_from", "asked_in") else 0
             grown = np.pad(getattr(self, name), (0, more), constant_values=fill)
             setattr(self, name, grown)

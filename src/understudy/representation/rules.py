@@ -2,74 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from understudy.core import checks
 from understudy.core.printable import one_line
 from understudy.core.types import Bools, Floats, Ints, Outcome, RoundLog
 from understudy.representation.answers import AnswerTimes, OneRow, RefusedUpdates
 from understudy.representation.facts import ClientFacts, joined
+from understudy.representation.gaps import Gaps, unlikely
 from understudy.representation.representation import FAILED, Representation
+from understudy.representation.thresholds import Thresholds
 
 LONGEST_REASON = 120  # characters of a refusal in a sentence
 PERFORMANCE = {"accuracy": "accuracy", "loss": "loss"}  # measures of a client, the first is told
 MOST_LABELS = 5
-
-
-@dataclass(frozen=True)
-class Thresholds:
-    """When a run warns.
-
-    Parameters
-    ----------
-    rounds : int
-        A client is left out that nobody represented in so many steps in a row, or in more: see
-        `chance`.
-    rounds_never : int
-        The same, for a client that was never represented.
-    chance : float
-        How probable a gap may be if all clients were represented as often as the others are, over
-        all clients and rounds so far. Where a sampler picks a few each round, or most are away,
-        gaps are longer before anything is wrong.
-    examples : float
-        Share of the examples that those who are left out must have together.
-    late, refused, failed : int
-        Answers in a row that were late, refused or errors, since the client came last.
-    one_row, one_row_others : float
-        One client's row carries this share of the step for others, and for so many of them, on
-        average over `rounds` steps.
-    empty : int
-        Rounds in a row in which nobody came, or more: `chance` counts as for gaps.
-    age : int, optional
-        Age, in rounds, of a remembered update that represents a client; None: none is too old.
-    """
-
-    rounds: int = 10
-    rounds_never: int = 5
-    chance: float = 0.01
-    examples: float = 0.01
-    late: int = 3
-    refused: int = 3
-    failed: int = 3
-    one_row: float = 0.3
-    one_row_others: float = 3.0
-    empty: int = 5
-    age: int | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("rounds", "rounds_never", "late", "refused", "failed", "empty"):
-            checks.integer(name, getattr(self, name), low=1)
-        if self.age is not None:
-            checks.integer("age", self.age, low=1)
-        checks.number("chance", self.chance, low=0, high=1, low_open=True)
-        checks.number("examples", self.examples, low=0, high=1)
-        checks.number("one_row", self.one_row, low=0, high=1)
-        checks.number("one_row_others", self.one_row_others, low=0)
 
 
 class Found(NamedTuple):
@@ -127,11 +76,12 @@ def left_out(seen: Seen) -> Iterator[Found]:
     """Clients that no update has represented for longer than the others make likely."""
     counted, limits, active = seen.counted, seen.limits, seen.active
     never = counted.gap >= counted.steps
-    least = np.where(never, limits.rounds_never, limits.rounds)
-    represented = counted.steps - counted.voiced[:, -1]
-    gaps = _unlikely(counted.gap, least, represented, counted.steps, active, limits.chance)
+    # while most have never been there, the run may just have begun
+    soon = 2 * int((never & active).sum()) <= int(active.sum())
+    least = np.where(never & soon, limits.rounds_never, limits.rounds)
+    gaps = unlikely(Gaps.without_update(counted), least, active, limits.chance)
     # a memory represents whoever came once: what is unlikely is that a client did not come at all
-    away = _unlikely(counted.away, least, counted.came, counted.there, active, limits.chance)
+    away = unlikely(Gaps.away(counted), least, active, limits.chance)
     unheard = np.flatnonzero(counted.away < counted.gap)  # it came, and that did not help
     who = np.intersect1d(gaps, np.union1d(away, unheard))
     if not len(who):
@@ -158,8 +108,9 @@ def waiting(seen: Seen) -> Iterator[Found]:
         return
     least = np.full(counted.n_clients, limits.rounds)
     never = counted.came == 0
-    away = np.where(never, counted.away, 0)
-    who = _unlikely(away, least, counted.came, counted.there, active, limits.chance)
+    gaps = Gaps.away(counted)
+    gaps = gaps._replace(now=np.where(never, gaps.now, 0))
+    who = unlikely(gaps, least, active, limits.chance)
     if len(who):
         clients = who.tolist()
         share, of = seen.facts.share(clients, counted.n_clients)
@@ -170,26 +121,6 @@ def waiting(seen: Seen) -> Iterator[Found]:
             f"{seen.facts.listed(clients)}, {_share(share, of)}, "
             f"{'have' if len(clients) > 1 else 'has'} never come",
         )
-
-
-def _unlikely(gap: Ints, least: Ints, had: Ints, of: Ints, active: Bools, chance: float) -> Ints:
-    """Clients whose gap is as long as `least`, and longer than that of equals would ever be.
-
-    If each was represented in a round with the probability r that the others have, some gap of n
-    rounds would come up in N clients and T rounds with a probability of at most N·T·(1 − r)^n.
-    """
-    long = active & (gap >= least)
-    if not long.any():
-        return np.zeros(0, dtype=np.int64)
-    others = active & ~long & (of > 0)
-    if not others.any():
-        return np.zeros(0, dtype=np.int64)
-    rate = float((had[others] / of[others]).mean())
-    if rate <= 0:
-        return np.zeros(0, dtype=np.int64)
-    tried = float(active.sum()) * max(float(of.max()), 1.0)
-    needed = math.log(chance / tried) / math.log1p(-min(rate, 0.999))
-    return np.flatnonzero(long & (gap >= needed))
 
 
 def _causes(seen: Seen, who: Ints) -> str:
@@ -301,10 +232,11 @@ def failed(seen: Seen) -> Iterator[Found]:
     who = np.flatnonzero(seen.active & (times >= seen.limits.failed))
     if len(who):
         clients, fewest = who.tolist(), int(times[who].min())
+        more = " or more" if times[who].max() > fewest else ""
         yield Found(
             "failed",
             tuple(clients),
-            f"{seen.facts.listed(clients)} failed {fewest} times or more and {_has(clients)} not "
+            f"{seen.facts.listed(clients)} failed {fewest} times{more} and {_has(clients)} not "
             "come since: errors, or restarts while training",
         )
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from understudy.core.types import RoundLog
 from understudy.representation.facts import ClientFacts
 from understudy.representation.representation import Representation
-from understudy.representation.rules import RULES, Found, Seen, Thresholds
+from understudy.representation.rules import RULES, Found, Seen
+from understudy.representation.thresholds import Thresholds
 
 __all__ = ["RunWarning", "Thresholds", "Warnings", "warnings_of"]
 
@@ -88,6 +90,16 @@ class Warnings:
         self._told: dict[
             tuple[str, str], dict[int, int]
         ] = {}  # what → client → last round it was true of
+
+    @classmethod
+    def told(cls, facts: Mapping[str, Any], resolved: Mapping[str, Any] | None = None) -> Warnings:
+        """With what a journal keeps of a run: see `ClientFacts.told`."""
+        return cls(ClientFacts.told(facts, resolved), Thresholds.told(facts))
+
+    @property
+    def limits(self) -> Thresholds:
+        """When it warns."""
+        return self._seen.limits
 
     @property
     def facts(self) -> ClientFacts:

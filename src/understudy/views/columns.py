@@ -15,7 +15,7 @@ import numpy.typing as npt
 from understudy.core.printable import one_line
 from understudy.core.types import Floats, Outcome, RoundLog
 from understudy.journal.follow import Rounds, follow
-from understudy.representation import ClientFacts, Voice, Warnings
+from understudy.representation import ClientFacts, Thresholds, Voice, Warnings
 from understudy.representation.representation import ASKED, WANTED, Representation
 
 Bytes = npt.NDArray[np.uint8]
@@ -37,6 +37,7 @@ MAIN = ("accuracy", "loss")  # the measure that lists show: the first that there
 PACE = 20  # rounds whose mean length tells how long the others will take
 SECONDS = "seconds"  # that a round took, where it says so
 AGES = (1, 2, 4, 8, 16)  # rounds: the least age of each class of remembered updates
+ANSWERED = (Outcome.CAME, Outcome.LATE, Outcome.ERROR, Outcome.RESTARTED, Outcome.REFUSED)
 MOST_REFUSALS = 200  # the newest that are kept
 
 
@@ -62,7 +63,7 @@ class Columns:
     def __init__(self, place: Rounds) -> None:
         self.place, self.lock = place, threading.Lock()
         self.epoch = 0  # counts how often the run began again, or replaced rounds that were read
-        self.facts = ClientFacts()
+        self.facts, self._limits = ClientFacts(), Thresholds()
         self.resolved: Mapping[str, Any] = {}  # the run's settings
         self.seconds: Mapping[int, Mapping[int, float]] = {}  # round → client → until its answer
         self._clear()
@@ -73,12 +74,13 @@ class Columns:
         self._numbers: dict[str, list[float]] = {}
         self._last: tuple[bytes, float, tuple[float, ...]] | None = None
         self.seen = np.zeros(0, dtype=np.int64)  # the round its last update is of; −1: none yet
+        self.answered = np.zeros(0, dtype=np.int64)  # the round of its last answer, of any kind
         self.pending = np.zeros(0, dtype=np.int64)  # the round it was asked in; −1: it owes nothing
         self.joined = np.zeros(0, dtype=np.int64)
         self.refusals: deque[RefusalSeen] = deque(maxlen=MOST_REFUSALS)
         self.client_metrics: dict[str, Floats] = {}
         self.newest: RoundLog | None = None
-        self.warnings = Warnings(self.facts)
+        self.warnings = Warnings(self.facts, self._limits)
 
     @property
     def counted(self) -> Representation:
@@ -90,9 +92,15 @@ class Columns:
         """What it keeps in memory, about."""
         return self._cells.nbytes + 8 * self.n * len(self._numbers) + 50 * self.n_clients
 
-    def tell(self, facts: ClientFacts) -> None:
-        """What is known of the clients by now, for the words of warnings."""
-        self.facts = self.warnings.facts = facts
+    def tell(self, facts: Mapping[str, Any]) -> None:
+        """What the journal keeps of the clients by now, for the words of warnings."""
+        limits = Thresholds.told(facts)
+        if limits != self.warnings.limits:  # of another run, or given to the run when it resumed
+            with self.lock:
+                self._limits = limits
+                self.epoch += self.n > 0
+                self._clear()
+        self.facts = self.warnings.facts = ClientFacts.told(facts, self.resolved)
 
     def update(self, seconds: float = math.inf) -> None:
         """Read what came since; all again where the rounds that were read are no more the same.
@@ -165,6 +173,7 @@ class Columns:
         outcome = np.where((log.outcome >= 0) & (log.outcome < 14), log.outcome, 14) + 1
         self._cells[self.n, :n_clients] = (speaks << 4) | outcome.astype(np.uint8)
         self.seen[:n_clients][came | late] = log.t
+        self.answered[:n_clients][np.isin(log.outcome, ANSWERED)] = log.t
         asked_in_vain = log.outcome == Outcome.MISSING
         pending = self.pending[:n_clients]
         pending[asked_in_vain & (pending < 0)] = log.t
@@ -188,6 +197,7 @@ class Columns:
         if more > 0:
             self.n_clients = n_clients
             self.seen = np.pad(self.seen, (0, more), constant_values=-1)
+            self.answered = np.pad(self.answered, (0, more), constant_values=-1)
             self.pending = np.pad(self.pending, (0, more), constant_values=-1)
             self.joined = np.pad(self.joined, (0, more), constant_values=self.n)
         rows, width = self._cells.shape

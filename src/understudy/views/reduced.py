@@ -16,14 +16,21 @@ ORDERS = ("number", "cluster", "attendance", "left out")
 def ordered(columns: Columns, order: str, groups: Sequence[int] | None) -> Ints:
     """(N,) clients from the top of the map to its bottom."""
     n_clients = columns.n_clients
-    if order == "cluster" and groups is not None and len(groups) >= n_clients:
-        return np.argsort(np.asarray(groups[:n_clients]), kind="stable")
+    if order == "cluster" and _are_numbers(groups, n_clients):
+        return np.argsort(np.asarray(groups)[:n_clients], kind="stable")
     cells = columns.cells()
     if order == "attendance":
         return np.argsort(-(cells & 15 == CAME).sum(axis=0), kind="stable")
     if order == "left out":
         return np.argsort(-((cells != 0) & (cells >> 4 == 0)).sum(axis=0), kind="stable")
     return np.arange(n_clients)
+
+
+def _are_numbers(groups: object, n_clients: int) -> bool:
+    """Whether there is one for each client: what a journal keeps of a run may be anything."""
+    if not isinstance(groups, list | np.ndarray) or len(groups) < n_clients:
+        return False
+    return all(isinstance(one, int | np.integer) for one in groups)
 
 
 def reduced(cells: Bytes, rows: int, columns: int) -> tuple[Bytes, int, int]:

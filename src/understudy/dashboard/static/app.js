@@ -50,6 +50,7 @@ async function open(byHand) {
     if (isHere) link.setAttribute('aria-current', 'page');
     else link.removeAttribute('aria-current');
   }
+  state(''); // pages that are told of news say so themselves
   replace(main, h('p', { class: 'quiet' }, 'Loading…'));
   if (byHand) {
     main.focus({ preventScroll: true });

@@ -1,15 +1,21 @@
 // Strategies of a study against each other: the paired table, and its text for a paper.
 
 import { get } from './api.js';
-import { announce, button, h, name, replace, table } from './dom.js';
+import { announce, button, h, name, redraw, replace, table } from './dom.js';
+import { count, throttled } from './format.js';
+import { live } from './live.js';
+
+const PAUSE = 2000; // milliseconds between two readings of a study that is running
 
 export async function show({ root, id, query, state, navigate, title }) {
   title('Compare');
   const { runs } = await get('/api/overview');
-  const studies = new Map();
+  const studies = new Map(),
+    states = new Map();
   for (const run of runs) {
     const one = studies.get(run.studyId) ?? { id: run.studyId, study: run.study, strategies: new Set() };
     one.strategies.add(run.strategy);
+    states.set(run.id, run.status);
     studies.set(run.studyId, one);
   }
   const fitting = [...studies.values()].filter((one) => one.strategies.size > 1);
@@ -18,7 +24,12 @@ export async function show({ root, id, query, state, navigate, title }) {
     return void replace(
       root,
       h('h1', {}, 'Compare'),
-      h('p', {}, 'No study with several strategies is here yet.'),
+      h(
+        'p',
+        {},
+        'No study with several strategies is here yet. ',
+        h('a', { href: '/' }, 'Overview'),
+      ),
     );
   }
   if (!studies.has(chosen)) throw new Error('There is no such study (any more).');
@@ -62,7 +73,10 @@ export async function show({ root, id, query, state, navigate, title }) {
     return h('label', {}, words, field);
   }
 
-  function draw(found) {
+  function drawChoice(found) {
+    const asks = JSON.stringify([found.strategies, found.chosen, found.metrics, found.metric, found.baseline]);
+    if (asks === choices) return; // somebody may be choosing
+    choices = asks;
     const list = h(
       'select',
       { onchange: () => navigate(`/compare/${list.value}`) },
@@ -105,10 +119,18 @@ export async function show({ root, id, query, state, navigate, title }) {
       ),
     );
     [...choice.elements].find((one) => one.type === 'checkbox' && one.value === wasFocused)?.focus();
+  }
+
+  let shown = null,
+    choices = '';
+  function draw(found) {
+    shown = found;
+    drawChoice(found);
     if (!found.table)
       return void replace(
         place,
         h('p', {}, 'No run of these strategies is done yet, so there is nothing to compare.'),
+        unfinished(found),
       );
     const { heads, cells, right, notes } = found.table;
     const rows = cells.map((row) =>
@@ -124,9 +146,10 @@ export async function show({ root, id, query, state, navigate, title }) {
         ),
       ),
     );
-    const copies = h('p', { class: 'tools' }, copy('Markdown', found.markdown), copy('LaTeX', found.latex));
-    replace(
+    const copies = h('p', { class: 'tools' }, copy('Markdown', 'markdown'), copy('LaTeX', 'latex'));
+    redraw(
       place,
+      unfinished(found),
       table(
         `Strategies of ${found.study}, ${found.measure}`,
         heads.map((text, at) => ({ text, right: right.includes(at) })),
@@ -138,12 +161,20 @@ export async function show({ root, id, query, state, navigate, title }) {
     );
   }
 
-  function copy(words, text) {
+  function unfinished(found) {
+    const runs = found.unfinished;
+    return (
+      runs > 0 &&
+      h('p', { class: 'notice' }, `${count(runs, 'run')} of this study ${runs === 1 ? 'is' : 'are'} not done, and not in the table.`)
+    );
+  }
+
+  function copy(words, form) {
     return button(`Copy as ${words}`, async () => {
+      const text = shown[form]; // the table that is seen now
       try {
         await navigator.clipboard.writeText(text);
         announce(`The table is copied as ${words}.`);
-        state('');
       } catch {
         // without a secure origin browsers give no clipboard: the text is there to be taken
         const field = h('textarea', { rows: 12, readOnly: true, 'aria-label': `The table as ${words}` });
@@ -176,5 +207,20 @@ export async function show({ root, id, query, state, navigate, title }) {
   }
 
   await load();
-  return () => {};
+  const reload = throttled(() => load().catch(() => {}), PAUSE); // what is shown stays
+  const stop = live(
+    null,
+    (news) => {
+      const changed = news.runs.filter(
+        (run) => run.studyId === chosen && states.get(run.id) !== run.status,
+      );
+      for (const run of changed) states.set(run.id, run.status);
+      if (changed.length) reload();
+    },
+    state,
+  );
+  return () => {
+    stop();
+    reload.stop();
+  };
 }

@@ -2,7 +2,8 @@
 
 import { get } from './api.js';
 import { classOf, colourOf, wordsOf } from './cells.js';
-import { h, name, replace, said, table } from './dom.js';
+import { legend } from './mapimage.js';
+import { h, name, redraw, replace, said, table } from './dom.js';
 import { ago, count, number, percent, round, seconds, throttled } from './format.js';
 import { live } from './live.js';
 import { badge, facts, failed, progress, warnings } from './parts.js';
@@ -53,7 +54,7 @@ export async function show({ root, id, query, state, title }) {
   }
 
   function describe() {
-    replace(
+    redraw(
       head,
       h('h1', {}, name(about.study)),
       facts([
@@ -66,8 +67,8 @@ export async function show({ root, id, query, state, title }) {
       ]),
       failed(about),
     );
-    replace(told, warnings(found?.warnings ?? about.warnings));
-    replace(clock, roundClock(about));
+    redraw(told, warnings(found?.warnings ?? about.warnings));
+    redraw(clock, roundClock(about));
   }
 
   function row(one) {
@@ -79,6 +80,13 @@ export async function show({ root, id, query, state, title }) {
         : missed === 0
           ? 'in the last round'
           : `${round(one.seen)}, ${count(missed, 'round')} ago`;
+    // who answers with errors, or with what is refused, is seen and adds nothing
+    const taken =
+      one.seen < 0 || one.taken === one.seen
+        ? null
+        : one.taken < 0
+          ? ', no update taken yet'
+          : `, last update ${round(one.taken)}`;
     const refusals = one.refusals.map((of) =>
       h('li', {}, `${round(of.round)}: ${of.reason} (`, said(of.detail), ')'),
     );
@@ -99,11 +107,18 @@ export async function show({ root, id, query, state, title }) {
     return h(
       'tr',
       { class: one.left ? 'left' : missed === 0 ? null : 'away' },
-      h('th', { scope: 'row' }, name(one.id), one.left && ' (left)'),
+      h(
+        'th',
+        { scope: 'row' },
+        name(one.id),
+        one.left && ' (left)',
+        one.share !== null && !one.left && h('span', { class: 'quiet' }, ` ${share(one.share)}`),
+      ),
       h(
         'td',
         { 'data-head': HEADS[1] },
         seen,
+        taken && h('span', { class: 'quiet' }, taken),
         one.seconds !== undefined &&
           one.seconds !== null &&
           h('span', { class: 'quiet' }, `, answers in ${seconds(one.seconds)}`),
@@ -133,7 +148,9 @@ export async function show({ root, id, query, state, title }) {
 
   function draw() {
     describe();
-    replace(
+    const seen = new Uint8Array(256);
+    for (const one of found.rows) for (const cell of one.last) seen[cell] = 1;
+    redraw(
       rows,
       h(
         'p',
@@ -141,6 +158,7 @@ export async function show({ root, id, query, state, title }) {
         `${count(found.found, 'client')} found, of ${number(found.of)}${found.found > found.rows.length ? `; the first ${found.rows.length} are shown` : ''}`,
       ),
       table('Clients', HEADS, found.rows.map(row), { class: 'clients' }),
+      h('ul', { class: 'legend', 'aria-label': 'Colours of outcomes' }, legend(seen, classOf)),
       found.strangers.length > 0 &&
         h(
           'p',
@@ -193,6 +211,10 @@ export async function show({ root, id, query, state, title }) {
     clearInterval(ticking);
     removeEventListener('themed', themed);
   };
+}
+
+function share(of) {
+  return `${of > 0 && of < 0.01 ? 'less than 1 %' : percent(of)} of the examples`;
 }
 
 // The last outcomes as squares, the newest on the right, each with its words.

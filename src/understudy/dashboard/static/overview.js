@@ -1,14 +1,25 @@
 // What runs and what ran.
 
 import { get } from './api.js';
-import { announce, button, h, name, replace, table } from './dom.js';
-import { ago, count, labels, number, throttled } from './format.js';
+import { announce, button, h, name, redraw, replace, table } from './dom.js';
+import { ago, count, labels, number, percent, throttled } from './format.js';
 import { live } from './live.js';
 import { address, badge, progress } from './parts.js';
 import { sparkline } from './spark.js';
 
 const STATUSES = ['running', 'stopped', 'failed', 'damaged', 'waiting', 'done'];
 const MOST_TRIES = 40;
+const STALE = 10_000; // milliseconds until "a minute ago" is said anew
+const HEADS = [
+  'strategy',
+  'study',
+  'situation',
+  'state',
+  'rounds',
+  'course',
+  'last event',
+  { text: 'clients', right: true },
+];
 const MOST = 60; // rows before the rest is asked for: each has a line to be drawn
 
 export async function show({ root, query, state, navigate, title }) {
@@ -28,6 +39,10 @@ export async function show({ root, query, state, navigate, title }) {
 
   function filtered() {
     const words = shown.q.toLowerCase();
+    // runs of a study stay together, in its order
+    const latest = new Map();
+    for (const { studyId, changed } of runs.values())
+      latest.set(studyId, Math.max(changed, latest.get(studyId) ?? 0));
     return [...runs.values()]
       .filter(
         (run) =>
@@ -38,7 +53,11 @@ export async function show({ root, query, state, navigate, title }) {
               .toLowerCase()
               .includes(words)),
       )
-      .sort((a, b) => STATUSES.indexOf(a.status) - STATUSES.indexOf(b.status) || b.changed - a.changed);
+      .sort(
+        (a, b) =>
+          STATUSES.indexOf(a.status) - STATUSES.indexOf(b.status) ||
+          latest.get(b.studyId) - latest.get(a.studyId),
+      );
   }
 
   function remember() {
@@ -53,10 +72,11 @@ export async function show({ root, query, state, navigate, title }) {
       const one = found.get(run.studyId) ?? { ...run, runs: 0, done: 0, counts: {} };
       one.runs += 1;
       one.done += run.status === 'done';
+      one.changed = Math.max(one.changed, run.changed);
       one.counts[run.status] = (one.counts[run.status] ?? 0) + 1;
       found.set(run.studyId, one);
     }
-    replace(
+    redraw(
       studies,
       h(
         'ul',
@@ -105,7 +125,12 @@ export async function show({ root, query, state, navigate, title }) {
   function row(run) {
     const cell = h('td', { class: 'spark' });
     const known = lines.get(run.id);
-    if (known) cell.append(sparkline(known.values, `course of ${run.strategy}`));
+    if (known?.values) {
+      cell.append(sparkline(known.values, `course of ${run.strategy}`));
+      const last = known.values.at(-1);
+      const words = known.kind === 'accuracy' ? percent(last, 1) : `${known.kind} ${number(last, 3)}`;
+      if (last !== undefined) cell.append(h('span', { class: 'number' }, words));
+    }
     return h(
       'tr',
       {},
@@ -124,19 +149,35 @@ export async function show({ root, query, state, navigate, title }) {
       ),
       h('td', {}, progress(run)),
       cell,
+      h('td', {}, ago(run.changed)),
       h('td', { class: 'number' }, number(run.clients)),
     );
   }
 
   function draw() {
-    replace(
+    redraw(
       told,
-      troubles.map((one) => h('p', { class: 'alarm', role: 'alert' }, name(one.name), `: ${one.words}`)),
+      troubles.map((one) =>
+        h(
+          'p',
+          one.empty ? { class: 'notice' } : { class: 'alarm', role: 'alert' },
+          name(one.name),
+          `: ${one.words}`,
+        ),
+      ),
     );
     drawStudies();
     const found = filtered();
-    replace(
+    redraw(
       list,
+      !runs.size &&
+        h(
+          'p',
+          {},
+          'No run is here yet. This page shows those of ',
+          h('code', {}, 'understudy run'),
+          ', of simulations and of live federations as soon as they begin.',
+        ),
       h(
         'p',
         { class: 'quiet', role: 'status' },
@@ -145,8 +186,9 @@ export async function show({ root, query, state, navigate, title }) {
       found.length > 0 &&
         table(
           'Runs',
-          ['strategy', 'study', 'situation', 'state', 'rounds', 'course', { text: 'clients', right: true }],
+          HEADS,
           found.slice(0, most).map(row),
+          { class: 'runs' },
         ),
       found.length > most &&
         button(`Show ${found.length - most} more`, () => {
@@ -162,16 +204,17 @@ export async function show({ root, query, state, navigate, title }) {
     const wanted = found.filter((run) => run.rounds && lines.get(run.id)?.rounds !== run.rounds);
     if (!wanted.length) return;
     for (const run of wanted) {
-      const { values, tries = 0 } = lines.get(run.id) ?? {};
-      lines.set(run.id, { values, tries: tries + 1, rounds: run.rounds });
+      const { values, kind, tries = 0 } = lines.get(run.id) ?? {};
+      lines.set(run.id, { values, kind, tries: tries + 1, rounds: run.rounds });
     }
     try {
       for (let at = 0; at < wanted.length; at += 12) {
         const part = wanted.slice(at, at + 12);
-        const { arrays, warned } = await get('/api/sparklines', {
+        const { arrays, warned, kinds } = await get('/api/sparklines', {
           runs: part.map((run) => run.id).join(','),
         });
-        for (const [id, values] of Object.entries(arrays)) lines.get(id).values = values;
+        for (const [id, values] of Object.entries(arrays))
+          Object.assign(lines.get(id), { values, kind: kinds[id] });
         for (const [id, n] of Object.entries(warned)) {
           if (n !== null && runs.has(id)) runs.get(id).warnings = n;
           // of long runs not all rounds are read at once: they are asked for again
@@ -264,8 +307,10 @@ export async function show({ root, query, state, navigate, title }) {
     },
     state,
   );
+  const ticking = setInterval(again, STALE);
   return () => {
     stop();
     again.stop();
+    clearInterval(ticking);
   };
 }

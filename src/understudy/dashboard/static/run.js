@@ -1,7 +1,7 @@
 // One run: its curves beside the study's other strategies, who came, and who stood in for whom.
 
 import { get } from './api.js';
-import { announce, h, name, replace } from './dom.js';
+import { announce, h, name, redraw, replace } from './dom.js';
 import { labels, number, throttled } from './format.js';
 import { live } from './live.js';
 import { badge, facts, failed, progress, warnings } from './parts.js';
@@ -40,7 +40,12 @@ export async function show({ root, id, query, state, title }) {
 
   function describe() {
     title(`${about.strategy}, ${about.study}`);
-    replace(
+    const more = [
+      about.live && h('a', { href: `/federations/${id}` }, 'Federation'),
+      about.live && ' ',
+      about.siblings?.length > 0 && h('a', { href: `/compare/${about.studyId}` }, 'Compare'),
+    ].filter(Boolean);
+    redraw(
       head,
       h('p', { class: 'path' }, h('a', { href: `/?study=${about.studyId}` }, name(about.study))),
       h('h1', {}, name(about.strategy)),
@@ -50,19 +55,12 @@ export async function show({ root, id, query, state, title }) {
         ['seed', about.seed],
         ['clients', number(about.clients)],
         ['situation', labels(about) ? name(labels(about)) : null],
-        [
-          'more',
-          [
-            about.live && h('a', { href: `/federations/${id}` }, 'Federation'),
-            about.live && ' ',
-            about.siblings?.length > 0 && h('a', { href: `/compare/${about.studyId}` }, 'Compare'),
-          ].filter(Boolean),
-        ],
+        ['more', more.length ? more : null],
       ]),
       failed(about),
     );
-    replace(told, warnings(about.warnings));
-    replace(
+    redraw(told, warnings(about.warnings));
+    redraw(
       settings,
       about.resolved &&
         h(

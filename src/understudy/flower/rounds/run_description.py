@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from understudy.core.describe import describe
 from understudy.core.roles import Availability
 from understudy.representation.facts import kept_label_counts
+from understudy.representation.thresholds import GIVEN, Thresholds
 from understudy.server.state import ServerState
 from understudy.server.strategy import Strategy
 
@@ -28,8 +30,11 @@ def resolved_run(
     }
 
 
-def facts_of(state: ServerState, names: Sequence[str]) -> dict[str, Any]:
-    """What is known of the clients by now; sizes are None where nobody has told them."""
+def facts_of(state: ServerState, names: Sequence[str], limits: Thresholds) -> dict[str, Any]:
+    """What is known of the clients by now; sizes are None where nobody has told them.
+
+    `limits`, where they are not the usual, are those by which whoever reads the run shall warn.
+    """
     counts = state.label_counts
     sizes = [None if np.isnan(size) else float(size) for size in state.n_examples]
     return {
@@ -42,4 +47,5 @@ def facts_of(state: ServerState, names: Sequence[str]) -> dict[str, Any]:
         "n_parameters": state.n_parameters,
         "n_classes": None if counts is None else counts.shape[1],
         "data": "live federation",
+        **({} if limits == Thresholds() else {GIVEN: asdict(limits)}),
     }

@@ -416,7 +416,8 @@ class LiveServer:
             "seed": self.seed,
             **({"timing": self.timing} if self.timing else {}),
         }
-        self.loop.describe(self.own.run, resolved, facts_of(self.state, self._names))
+        facts = facts_of(self.state, self._names, self.warnings.limits)
+        self.loop.describe(self.own.run, resolved, facts)
 
     @property
     def _names(self) -> list[str]:

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from understudy import plots
 from understudy.core.types import RoundLog
 from understudy.measures import evaluated_rounds, measure
-from understudy.representation import ClientFacts, Warnings
+from understudy.representation import Warnings
 from understudy.studies.definition.cell import Label
 from understudy.studies.report.stand_ins import by_round
 from understudy.studies.statistics.frames import rows_of_clients
@@ -118,8 +118,8 @@ class FigureData:
     def stand_ins_in(self, cell: StoredCell) -> pd.DataFrame:
         """What represented the absent, by round."""
         if cell.key not in self._stand_ins:
-            facts = ClientFacts.told(cell.facts, self.store.resolved(cell.key))
-            warnings = self._warnings[cell.key] = Warnings(facts)
+            warnings = Warnings.told(cell.facts, self.store.resolved(cell.key))
+            self._warnings[cell.key] = warnings
 
             def logs() -> Iterator[RoundLog]:
                 for log in self.store.logs(cell.key):  # read once, for both

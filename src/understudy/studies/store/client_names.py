@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from understudy.core.printable import one_line
+from understudy.core.printable import is_seen, one_line
 
 LONGEST = 80  # characters
 
@@ -22,4 +22,9 @@ def client_names(facts: Mapping[str, Any], n_clients: int) -> list[str]:
 def stored_names(facts: Mapping[str, Any]) -> list[str]:
     """The names that are stored, fit to be printed; none where clients have none."""
     names = facts.get("names")
-    return [one_line(name, LONGEST) for name in names] if isinstance(names, list) else []
+    if not isinstance(names, list):
+        return []
+    return [
+        one_line(name, LONGEST) if is_seen(str(name)) else str(number)
+        for number, name in enumerate(names)
+    ]

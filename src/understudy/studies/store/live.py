@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 
 
 LIVE = "a live federation"
+# the parts of a strategy, and which FedAvg has
+PLAIN = (
+    ("compensator", "Ignore"),
+    ("local", "rule", "Plain"),
+    ("aggregator", "Linear"),
+    ("server", "Sgd"),
+    ("sampler", "Everyone"),
+)
 
 
 @dataclass(frozen=True)
@@ -35,6 +43,19 @@ def about_runs(study: str, shows: str = LIVE) -> Mapping[str, Any]:
     return {"title": study, "shows": shows, "live": shows == LIVE}
 
 
+def called_by(resolved: Mapping[str, Any]) -> str:
+    """What a strategy is called by its settings: by the first part that is not FedAvg's."""
+    strategy = resolved["strategy"]
+    for *path, plain in PLAIN:
+        part: Any = strategy
+        for name in path:
+            part = part.get(name) if isinstance(part, Mapping) else None
+        known = part.get("class") if isinstance(part, Mapping) else None
+        if known is not None and known != plain:
+            return str(known).lower()
+    return "fedavg"
+
+
 class LiveLog(Journal):
     """A journal for `understudy.flower.UnderstudyStrategy`: each round goes into a runs folder.
 
@@ -45,7 +66,8 @@ class LiveLog(Journal):
     study : str
         The study that the run belongs to; runs that are there stay.
     strategy : str, optional
-        What tables and pictures call the run's strategy; by default its compensator.
+        What tables and pictures call the run's strategy; by default its first part that is not
+        FedAvg's.
     labels : mapping, optional
         Others that tell runs of the study apart.
     """
@@ -73,7 +95,7 @@ class LiveLog(Journal):
         if self._store is None:
             self._store = Store.open(self.folder, write=True)
         self._key = run[:KEY_DIGITS]
-        label = self._strategy or str(resolved["strategy"]["compensator"]["class"]).lower()
+        label = self._strategy or called_by(resolved)
         cell = LiveCell(self._key, {"strategy": label, **self._labels}, int(resolved["seed"]))
         self._save_study(self._store, cell)
         self._store.begin(self._key, resolved, facts, __version__)

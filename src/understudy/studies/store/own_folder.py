@@ -14,7 +14,7 @@ from understudy.journal.follow import follow
 from understudy.memory.run_folder import ABOUT
 from understudy.memory.writer_lock import is_held
 from understudy.studies.definition.names import KEY_DIGITS
-from understudy.studies.store.live import LIVE, LiveCell, about_runs
+from understudy.studies.store.live import LIVE, LiveCell, about_runs, called_by
 from understudy.studies.store.schema import StoreError
 from understudy.studies.store.store import Store
 
@@ -45,8 +45,8 @@ def refresh(folder: Path) -> str:
             told = cell.facts == about["facts"] and store.resolved(run) == about["resolved"]
             if is_same and told and status != "failed":  # it may have failed again, otherwise
                 return study
-    label = str(about["resolved"]["strategy"]["compensator"]["class"]).lower()
-    cells = [LiveCell(run, {"strategy": label}, int(about["resolved"]["seed"]))]
+    labels = {"strategy": called_by(about["resolved"])}
+    cells = [LiveCell(run, labels, int(about["resolved"]["seed"]))]
     with Store.open(folder, write=True) as store:
         told = about_runs(study, STUDIES[study])
         store.save_study(study, told, cast("Sequence[Cell]", cells), __version__)

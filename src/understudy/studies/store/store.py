@@ -92,6 +92,7 @@ class StoredCell:
     facts: Mapping[str, Any]
     rounds: int  # played and stored
     findings_metrics: Mapping[str, float]
+    changed: str = ""  # ISO 8601, UTC: when its status did; empty where it has not begun
 
 
 class DamagedRun(StoreError):
@@ -318,7 +319,8 @@ class Store:
             self._verify(table, "key IN (SELECT key FROM study_cells WHERE study = ?)", study)
         rows = self._query(
             """SELECT cell.key, labels, seed, coalesce(status, 'waiting'), error, version,
-            coalesce(facts, '{}'), (SELECT count(*) FROM rounds WHERE rounds.key = cell.key)
+            coalesce(facts, '{}'), (SELECT count(*) FROM rounds WHERE rounds.key = cell.key),
+            coalesce(changed, '')
             FROM study_cells AS cell LEFT JOIN runs ON runs.key = cell.key
             WHERE study = ? ORDER BY position""",
             study,
@@ -333,9 +335,9 @@ class Store:
         return [
             StoredCell(
                 key, printable(self._json(labels)), seed, status, printable(error), version,
-                self._json(facts), rounds, found.get(key, {}),
+                self._json(facts), rounds, found.get(key, {}), str(changed),
             )
-            for key, labels, seed, status, error, version, facts, rounds in rows
+            for key, labels, seed, status, error, version, facts, rounds, changed in rows
         ]  # fmt: skip
 
     def trials(self, study: str) -> list[StoredCell]:

@@ -69,7 +69,7 @@ export class Cast {
       );
     const heads = [
       'client',
-      'it',
+      'outcome',
       'represented by',
       { text: 'weight', right: true },
       { text: 'share of the step', right: true },
@@ -105,7 +105,9 @@ export class Cast {
       facts(Object.entries(metrics).map(([key, value]) => [key.replaceAll('_', ' '), number(value)])),
       names.length > 20 && h('label', {}, 'Find a client', field),
       rows.length
-        ? table(`Who represented whom in ${round(this.t)}`, heads, rows)
+        ? table(`Who represented whom in ${round(this.t)}`, heads, rows, {
+            class: heads.length > 5 ? null : 'voices',
+          })
         : h(
             'p',
             {},
@@ -115,6 +117,12 @@ export class Cast {
           ),
       more > 0 &&
         h('p', { class: 'quiet' }, `${count(more, 'more row')}; search for a client to see its own.`),
+      this.found.source.some((one, at) => one < 0 && cells[ids[at]] >> 4 === 0) &&
+        h(
+          'p',
+          { class: 'quiet' },
+          'A mixture of those who came holds nothing of a client that has never come: on the map, nobody represents it.',
+        ),
       cut && h('p', { class: 'quiet' }, 'Of this round, each client’s largest contributions are kept.'),
       silent.length > 0 &&
         h(

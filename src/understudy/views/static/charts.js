@@ -86,6 +86,7 @@ export class Chart {
       axes: [roundAxis(), axis({ size: 56 })],
       cursor: { sync: this.sync ? { key: this.sync } : undefined, drag: { x: true, y: false } },
       legend: { live: true },
+      hooks: { ready: [(plot) => requestAnimationFrame(() => plot === this.plot && this.last(plot.data))] },
       series: [
         { label: 'round', value: (_, t) => (t === null ? '–' : t + 1) },
         ...shown.map((one) => ({

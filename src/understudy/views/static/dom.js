@@ -27,6 +27,35 @@ export function replace(element, ...children) {
   return append(element, children);
 }
 
+// As `replace`, but what stays the same stays: a reader's place, an opened detail and the focus
+// survive news.
+export function redraw(element, ...children) {
+  const had = element.contains(document.activeElement) ? document.activeElement : null;
+  patch(element, append(document.createElement(element.tagName), children));
+  if (had && !had.isConnected) {
+    const same = (one) => one.textContent === had.textContent && one.href === had.href;
+    [...element.querySelectorAll(had.tagName)].find(same)?.focus({ preventScroll: true });
+  }
+  return element;
+}
+
+// These have no listeners of their own; all others are replaced as a whole where they differ.
+const INNER = new Set(['DIV', 'TABLE', 'THEAD', 'TBODY', 'TR', 'UL', 'DL', 'SECTION', 'DETAILS']);
+
+function patch(element, wanted) {
+  const before = [...element.childNodes],
+    fresh = [...wanted.childNodes];
+  fresh.forEach((one, at) => {
+    const old = before[at];
+    if (!old) return void element.append(one);
+    if (one.nodeName === 'DETAILS' && old.nodeName === 'DETAILS') one.open = old.open;
+    if (old.isEqualNode(one)) return;
+    if (INNER.has(one.nodeName) && old.cloneNode().isEqualNode(one.cloneNode())) patch(old, one);
+    else old.replaceWith(one);
+  });
+  for (const one of before.slice(fresh.length)) one.remove();
+}
+
 // A name of somebody's: set apart, so that right-to-left letters turn nothing around them, and
 // cut by the style sheet where it is long.
 export function name(text, tag = 'bdi') {

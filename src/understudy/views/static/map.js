@@ -262,7 +262,7 @@ export class AttendanceMap {
     replace(
       this.spoken,
       `${round(this.at.t)}, `,
-      h('bdi', {}, shortened(this.names()[this.clients[this.at.row]], 60)),
+      h('bdi', {}, called(this.names()[this.clients[this.at.row]])),
       `: ${wordsOf(cell)}`,
     );
   }
@@ -283,6 +283,11 @@ export class AttendanceMap {
     removeEventListener('themed', this.recolour);
     this.stop?.();
   }
+}
+
+// Of clients without names, only numbers are known.
+function called(words) {
+  return /^\d+$/.test(words) ? `client ${words}` : shortened(words, 60);
 }
 
 function shortened(words, most = 12) {
