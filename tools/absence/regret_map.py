@@ -60,8 +60,9 @@ def regret_map(table: Table, methods: Sequence[str], places: Sequence[Place]) ->
     keys = [Patch(facecolor=c, edgecolor="#808080", label=n)
             for c, n in zip(COLOURS, names, strict=True)]  # fmt: skip
     keys.append(Patch(facecolor=MISSING, label="not run"))
+    n_columns = 8 if len(places) > WIDE else 4
     figure.legend(
-        handles=keys, loc="outside lower center", ncols=8 if len(places) > WIDE else 4, fontsize=7, frameon=False,
+        handles=keys, loc="outside lower center", ncols=n_columns, fontsize=7, frameon=False,
         title=f"points behind the best; {BEST} the best, {LEVEL} within noise of it",
         title_fontsize=8,
     )  # fmt: skip
