@@ -91,7 +91,7 @@ def test_a_regression_has_targets_and_no_classes():
 def test_a_federation_can_be_copied_and_sent_with_its_shared_memory_left_behind():
     federation = clustered_digits()
     x, y = federation.shared()
-    assert torch.equal(x.tensor, federation.x)
+    assert torch.equal(x.tensor, federation.x.stored.flatten())
     assert torch.equal(y.tensor, federation.y)
     assert federation.shared()[0] is x
     for other in (pickle.loads(pickle.dumps(federation)), copy.deepcopy(federation)):
