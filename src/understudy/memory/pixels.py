@@ -103,9 +103,7 @@ class Pixels(torch.Tensor):
                 f"stored: expected bytes (torch.uint8) that lie densely, got {stored.dtype} of "
                 f"shape {tuple(stored.shape)}"
             )
-        made: Self = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
-            cls, stored.shape, dtype=torch.float32
-        )
+        made: Self = torch.Tensor._make_wrapper_subclass(cls, stored.shape, dtype=torch.float32)
         made.stored, made.scaling = stored, scaling
         return made
 
@@ -124,7 +122,7 @@ class Pixels(torch.Tensor):
     def __deepcopy__(self, memo: Any) -> Self:
         return self  # nobody writes to it
 
-    def __repr__(self, **_: Any) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
         return f"Pixels(shape={tuple(self.stored.shape)}, {self.scaling})"
 
     @classmethod
@@ -154,7 +152,7 @@ class Pixels(torch.Tensor):
         return func(*_plain(args), **{key: _plain(value) for key, value in given.items()})
 
     @classmethod
-    def __torch_dispatch__(
+    def __torch_dispatch__(  # type: ignore[override]
         cls,
         func: Callable[..., Any],
         types: Sequence[type],
