@@ -30,6 +30,12 @@ def of(scaling: Scaling, channels: int, n: int = 40) -> tuple[Pixels, torch.Tens
     return Pixels(stored, scaling), expected
 
 
+def elsewhere(kept: Pixels) -> Pixels:
+    """The same, laid in another order."""
+    order = np.random.default_rng(0).permutation(len(kept))[:25]
+    return kept.laid_out(np.concatenate([order, order[:5]]))
+
+
 DONE: list[Callable[[torch.Tensor], Any]] = [
     lambda x: x[3],
     lambda x: x[-1],
@@ -37,6 +43,8 @@ DONE: list[Callable[[torch.Tensor], Any]] = [
     lambda x: x[[1, 4]],
     lambda x: x[np.array([5, 2])],
     lambda x: x[torch.tensor([5, 2])],
+    lambda x: x[torch.tensor([-1, 2])],
+    lambda x: x[torch.tensor(4)],
     lambda x: x[torch.arange(40) % 3 == 0],
     lambda x: x[:, 0],
     lambda x: x[2:4, :, 1],
@@ -62,9 +70,11 @@ DONE: list[Callable[[torch.Tensor], Any]] = [
 
 
 @pytest.mark.parametrize(("scaling", "channels"), KINDS)
+@pytest.mark.parametrize("laid", [False, True])
 @pytest.mark.parametrize("place", range(len(DONE)))
-def test_it_is_what_the_floats_are(place: int, scaling: Scaling, channels: int) -> None:
+def test_it_is_what_the_floats_are(place: int, laid: bool, scaling: Scaling, channels: int) -> None:
     kept, floats = of(scaling, channels)
+    kept = elsewhere(kept) if laid else kept
     found, expected = DONE[place](kept), DONE[place](floats)
     if isinstance(expected, torch.Tensor):
         assert found.dtype == expected.dtype
@@ -102,8 +112,22 @@ def test_examples_are_converted_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch)
     assert [len(chunk) for chunk in kept.chunks()] == [7] * 5 + [5]
 
 
-def test_copies_and_pickles_hold_the_bytes() -> None:
+def test_bytes_lie_in_the_order_they_are_wanted_in() -> None:
+    kept, floats = of(Scaling(), 1, n=6)
+    laid = kept.laid_out(np.array([4, 1, 4, 0]))
+    assert laid.place is not None
+    assert laid.place.tolist() == [2, 1, 3, 4, 0, 5]
+    assert torch.equal(laid.stored[:3], kept.stored[[4, 1, 0]])
+    assert torch.equal(laid.in_order(), kept.stored)
+    again = laid.laid_out(np.array([5]))
+    assert torch.equal(again.stored[0], kept.stored[5])
+    assert torch.equal(again, floats)
+
+
+@pytest.mark.parametrize("laid", [False, True])
+def test_copies_and_pickles_hold_the_bytes(laid: bool) -> None:
     kept, floats = of(CIFAR, 3)
+    kept = elsewhere(kept) if laid else kept
     text = pickle.dumps(kept)
     assert len(text) < 2 * kept.stored.numel()
     for again in (pickle.loads(text), copy.deepcopy(kept)):

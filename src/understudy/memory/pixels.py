@@ -3,6 +3,9 @@
 Images are stored as bytes, and what a model sees of a byte is one of 256 numbers a channel. So
 floats are made when examples are looked at, a few at a time, by the operations that would have made
 all of them beforehand: the bits are the same.
+
+Their bytes may lie in another order than the examples are numbered: a client's side by side, so
+that a round reads a few stretches of memory instead of rows from everywhere.
 """
 
 from __future__ import annotations
@@ -14,8 +17,12 @@ from typing import Any, Self
 import numpy as np
 import torch
 
+from understudy.core.types import Ints
+
 CHUNK = 1024  # examples converted at once: a few megabytes, which stay in the cache
 BYTES = 256  # that there are
+
+INT64 = torch.int64
 
 Terms = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -92,37 +99,60 @@ class Pixels(torch.Tensor):
         The bytes. With a mean or a std, channels come first in each example.
     scaling : Scaling
         What becomes of them.
+    place : (n,) int array, optional
+        Which entry of `stored` has the bytes of each example; by default the one of its number.
     """
 
     stored: torch.Tensor
     scaling: Scaling
+    place: Ints | None
 
-    def __new__(cls, stored: torch.Tensor, scaling: Scaling) -> Self:
+    def __new__(cls, stored: torch.Tensor, scaling: Scaling, place: Ints | None = None) -> Self:
         if stored.dtype != torch.uint8 or not stored.ndim or not stored.is_contiguous():
             raise ValueError(
                 f"stored: expected bytes (torch.uint8) that lie densely, got {stored.dtype} of "
                 f"shape {tuple(stored.shape)}"
             )
         made: Self = torch.Tensor._make_wrapper_subclass(cls, stored.shape, dtype=torch.float32)
-        made.stored, made.scaling = stored, scaling
+        made.stored, made.scaling, made.place = stored, scaling, place
         return made
+
+    def laid_out(self, order: Ints) -> Self:
+        """The same, with the bytes of these examples first, in this order; each counts once."""
+        wanted = np.concatenate([order, np.arange(len(self.stored))])
+        _, first = np.unique(wanted, return_index=True)
+        laid = wanted[np.sort(first)]
+        place = np.empty(len(laid), dtype=np.int64)
+        place[laid] = np.arange(len(laid))
+        return type(self)(self.bytes_of(torch.from_numpy(laid)), self.scaling, place)
+
+    def bytes_of(self, which: torch.Tensor | slice) -> torch.Tensor:
+        """The bytes of some examples, chosen as by ``[…]``."""
+        if self.place is None:
+            return self.stored[which]
+        key = which if isinstance(which, slice) else which.numpy()
+        return self.stored.index_select(0, torch.from_numpy(self.place[key]))
 
     def floats(self) -> torch.Tensor:
         """All values, as a plain tensor."""
-        return self.scaling.floats(self.stored)
+        return self.scaling.floats(self.in_order())
+
+    def in_order(self) -> torch.Tensor:
+        """All bytes, in the order of the examples."""
+        return self.stored if self.place is None else self.bytes_of(slice(None))
 
     def chunks(self) -> Iterator[torch.Tensor]:
         """The values, some examples after the other."""
         for first in range(0, len(self.stored), CHUNK):
-            yield self.scaling.floats(self.stored[first : first + CHUNK])
+            yield self.scaling.floats(self.bytes_of(slice(first, first + CHUNK)))
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return type(self), (self.stored, self.scaling)
+        return type(self), (self.stored, self.scaling, self.place)
 
     def __deepcopy__(self, memo: Any) -> Self:
         return self  # nobody writes to it
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
+    def __repr__(self, **_: Any) -> str:  # type: ignore[override]
         return f"Pixels(shape={tuple(self.stored.shape)}, {self.scaling})"
 
     @classmethod
@@ -164,8 +194,8 @@ class Pixels(torch.Tensor):
 
 
 def stored_of(x: torch.Tensor) -> tuple[torch.Tensor, Scaling | None]:
-    """What is kept of some inputs, and how it becomes them; see `inputs_of`."""
-    return (x.stored, x.scaling) if isinstance(x, Pixels) else (x, None)
+    """What is kept of some inputs, in their order, and how it becomes them; see `inputs_of`."""
+    return (x.in_order(), x.scaling) if isinstance(x, Pixels) else (x, None)
 
 
 def inputs_of(stored: torch.Tensor, scaling: Scaling | None) -> torch.Tensor:
@@ -201,13 +231,19 @@ def _selected(x: Pixels, *which: Any) -> torch.Tensor | None:
     if len(which) == 2:  # index_select: dimension and indices
         if which[0] != 0:
             return None
-        return x.scaling.floats(x.stored.index_select(0, which[1]))
+        which_ones = which[1]
+        if x.place is None:  # quicker than by […]
+            return x.scaling.floats(x.stored.index_select(0, which_ones))
+        return x.scaling.floats(x.bytes_of(which_ones))
     (key,) = which
-    if isinstance(key, int):
-        return x.scaling.floats(x.stored[key][None])[0]
-    array = np.asarray(key) if isinstance(key, list | np.ndarray | torch.Tensor) else None
-    if isinstance(key, slice) or (array is not None and array.ndim == 1):
-        return x.scaling.floats(x.stored[key])
+    if isinstance(key, slice):
+        return x.scaling.floats(x.bytes_of(key))
+    if isinstance(key, int | list | np.ndarray | torch.Tensor):
+        array = torch.as_tensor(key)
+        if isinstance(key, int) or (array.ndim == 0 and not array.is_floating_point()):
+            return x.scaling.floats(x.bytes_of(array[None]))[0] if array.dtype == INT64 else None
+        if array.ndim == 1 and array.dtype in (INT64, torch.bool):
+            return x.scaling.floats(x.bytes_of(array))
     return None
 
 
@@ -216,7 +252,7 @@ def _joined(parts: Sequence[Any]) -> Pixels | None:
     first = parts[0]
     if not all(isinstance(one, Pixels) and one.scaling == first.scaling for one in parts):
         return None
-    return Pixels(torch.cat([one.stored for one in parts]), first.scaling)
+    return Pixels(torch.cat([one.in_order() for one in parts]), first.scaling)
 
 
 def _plain(value: Any) -> Any:

@@ -74,7 +74,7 @@ class Dataset:
     def kept(self, indices: Ints) -> Pixels:
         """(len(indices), …) float32, some of the inputs, which stay bytes."""
         stored = self.stored.index_select(0, torch.from_numpy(indices))
-        return Pixels(stored, Scaling(self.scale, self.mean, self.std))
+        return Pixels(stored.contiguous(), Scaling(self.scale, self.mean, self.std))
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         """x and y."""
@@ -105,9 +105,10 @@ def divide(
     returned = partition(labels[train], rng=generator(seed, "partition"), **settings)
     clients, groups = checked_partition(name, returned, len(train))
     clients, kept, _ = user_data.split([train[mine] for mine in clients], 0.0, validation, seed)
-    used = np.unique(np.concatenate([*clients, *kept, tested]))
+    everything = np.concatenate([*clients, *kept, tested])
+    used = np.unique(everything)
     return Federation(
-        x=data.kept(used),
+        x=data.kept(used).laid_out(np.searchsorted(used, everything)),
         y=data.y[torch.from_numpy(used)],
         clients=tuple(np.searchsorted(used, mine) for mine in clients),
         validation=tuple(np.searchsorted(used, mine) for mine in kept) if validation else None,

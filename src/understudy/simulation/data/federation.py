@@ -461,7 +461,7 @@ class Federation:
         with _one_at_a_time:
             if "_shared" not in self.__dict__:
                 stored, scaling = stored_of(self.x)
-                shape = stored.shape
+                shape = self.x.shape
                 # rows of a matrix would be laid at multiples of 64 bytes, and bytes lie densely
                 x = Shared.of(stored if scaling is None else stored.reshape(-1))
                 y = Shared.of(self.y)

@@ -50,6 +50,8 @@ def from_arrays(
         owners = _owners(test[2], names, len(held), len(tested)) if len(test) == 3 else None
     if validation and not any(len(mine) for mine in kept):
         raise ValueError(f"validation: a share of {validation:g} of so few examples keeps none")
+    if isinstance(inputs, Pixels):
+        inputs = inputs.laid_out(np.concatenate([*train, *kept, tested]))
     return {
         "x": inputs,
         "y": labels,
@@ -117,7 +119,7 @@ def as_inputs(name: str, values: Any, dtype: torch.dtype | None) -> torch.Tensor
         whole = array.dtype.kind in "iu" and array.dtype != np.uint8
         dtype = torch.int64 if whole else torch.float32
     if array.dtype == np.uint8 and dtype == torch.float32:
-        return Pixels(torch.tensor(array), Scaling())
+        return Pixels(torch.tensor(array).contiguous(), Scaling())
     tensor = torch.tensor(array).to(dtype)
     if array.dtype == np.uint8 and dtype.is_floating_point:
         tensor /= 255

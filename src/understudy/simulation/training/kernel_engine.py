@@ -151,7 +151,8 @@ class KernelEngine:
     def outputs(self, params: torch.Tensor, indices: Ints) -> torch.Tensor:
         """(n, classes) what the model with these parameters says to some of the examples."""
         plan = self.plan
-        order = self._whole("indices", indices).copy()  # nobody changes it meanwhile
+        order = self._whole("indices", indices)
+        order = self._places("indices", order).copy()  # nobody changes it meanwhile
         into = torch.empty((len(order), plan.n_classes), dtype=self.x.dtype)
         asked = memory("indices", order, INT64, (len(order),))
         start = memory("params", params, plan.dtype, (plan.d,))
@@ -207,9 +208,9 @@ class KernelEngine:
         ints = np.empty(labels_at + n_drawn, dtype=INT64)
         ints[0] = 0
         ints[lengths_at:order_at] = batches.lengths
-        ints[order_at:labels_at] = order
         try:
             ints[labels_at:] = call.labels[order]
+            ints[order_at:labels_at] = self._places(f"clients[{client}]", order)
         except IndexError as error:
             raise IndexError(self._beyond(f"clients[{client}]", order)) from error
         at = memory("indices", ints, INT64, (labels_at + n_drawn,), writes=True).address
@@ -246,6 +247,15 @@ class KernelEngine:
             raise TypeError(f"{name}: expected (n,) of int64 or int32, got {kind}")
         whole: Ints = indices.astype(INT64, copy=False)
         return whole
+
+    def _places(self, name: str, order: Ints) -> Ints:
+        """Where examples lie, which may be elsewhere than they are numbered."""
+        place = self.x.place if isinstance(self.x, Pixels) else None
+        if place is None or not len(order):
+            return order
+        if order.view(np.uint64).max() >= len(place):  # negative ones, too: they would be wrapped
+            raise IndexError(self._beyond(name, order))
+        return place[order]
 
     def _beyond(self, name: str, indices: Ints) -> str:
         """Words for indices of examples that there are not; none where all are there."""

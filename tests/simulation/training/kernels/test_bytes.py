@@ -12,7 +12,7 @@ from tests.simulation.small import federation
 from tests.simulation.training.kernels.nets import by_loop, made, needs_kernels, recipe, trained
 from understudy import Local, fedavg
 from understudy.memory.pixels import Pixels, Scaling
-from understudy.simulation import Federation, simulate
+from understudy.simulation import Federation, federate, simulate
 from understudy.simulation.data.fingerprint import federation_digest
 from understudy.simulation.data.models import build as build_model
 from understudy.simulation.training.kernel_engine import KernelEngine
@@ -36,8 +36,10 @@ def both(shape: tuple[int, ...], scaling: Scaling) -> tuple[Federation, Federati
     draw = torch.Generator().manual_seed(0)
     stored = torch.randint(0, 256, data.x.shape, dtype=torch.uint8, generator=draw)
     kept = Pixels(stored, scaling)
+    order = np.random.default_rng(0).permutation(len(stored))  # they lie anywhere
     return tuple(
-        Federation(x, data.y, data.clients, data.test, n_classes=10) for x in (kept, kept.floats())
+        Federation(x, data.y, data.clients, data.test, n_classes=10)
+        for x in (kept.laid_out(order), kept.floats())
     )
 
 
@@ -73,6 +75,33 @@ def test_where_compiled_code_would_differ_the_inputs_are_floats(build, monkeypat
     assert engine._unpacking is None
     assert type(engine.x) is torch.Tensor
     assert torch.equal(trained(engine, module, [0])[0], expected)
+
+
+@needs_kernels
+@pytest.mark.parametrize("beyond", [-1, 118, 2**40])
+def test_an_index_beyond_the_examples_is_an_error_wherever_they_lie(build, beyond: int) -> None:
+    kept, _ = both(*CASES["softmax"])
+    assert len(kept.x) == 118
+    module = made(lambda: build_model("softmax", (784,), 10, 1), torch.float32)
+    own = recipe(module, kept, Local())
+    own = replace(own, clients=(np.array([0, beyond]), *kept.clients[1:]))
+    engine = KernelEngine(own, kept.x, kept.y, library=build("float32"))
+    with pytest.raises(IndexError, match=r"clients\[0\]: expected indices of 0 \.\. "):
+        trained(engine, module, [0])
+    with pytest.raises(IndexError, match=r"indices: expected indices of 0 \.\. "):
+        engine.outputs(torch.zeros(engine.plan.d), np.array([0, beyond]))
+
+
+def test_a_federation_lays_a_clients_images_side_by_side() -> None:
+    """So that a round reads stretches of memory; numbers, and with them all bits, stay."""
+    data = federate("digits", "dirichlet", n_clients=10, alpha=0.5, seed=1)
+    assert isinstance(data.x, Pixels)
+    assert data.x.place is not None
+    first = 0
+    for held in data.clients:
+        assert data.x.place[held].tolist() == list(range(first, first + len(held)))
+        first += len(held)
+    assert not all((np.diff(held) == 1).all() for held in data.clients)
 
 
 @needs_kernels
@@ -134,6 +163,7 @@ def test_worker_processes_share_the_bytes(monkeypatch: pytest.MonkeyPatch) -> No
     assert torch.equal(*found)
     assert isinstance(kept.x, Pixels)
     assert kept.x.stored.data_ptr() == kept.shared()[0].tensor.data_ptr()
+    assert torch.equal(kept.x, plain.x)
 
 
 def test_bytes_travel_to_a_cluster_as_bytes() -> None:
