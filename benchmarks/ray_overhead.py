@@ -32,6 +32,7 @@ from benchmarks.models import build
 from benchmarks.ours import federation_of, local_of
 from benchmarks.workloads import WORKLOADS
 from understudy import Local, fedavg
+from understudy.memory.pixels import bytes_held
 from understudy.simulation import Federation, RayTrainer, simulate
 from understudy.simulation.training.trainers import ray_trainer
 
@@ -112,7 +113,7 @@ def measured(job: Job, rounds: int) -> dict[str, Any]:
         "overhead_seconds": round(ray - local, 5),
         "ratio": round(statistics.median(ratios), 3),
         "first_round_seconds": round(first, 3),
-        "megabytes_of_data_a_node": round((data.x.nbytes + data.y.nbytes) / 1e6, 2),
+        "megabytes_of_data_a_node": round((bytes_held(data.x) + data.y.nbytes) / 1e6, 2),
         "megabytes_of_model_a_node_and_round": round(params.nbytes / 1e6, 3),
         "megabytes_of_rows_a_round": round(params.nbytes * n_clients / 1e6, 3),
         "turns": {name: [round(s, 5) for s in seconds] for name, seconds in turns.items()},

@@ -198,6 +198,11 @@ def stored_of(x: torch.Tensor) -> tuple[torch.Tensor, Scaling | None]:
     return (x.in_order(), x.scaling) if isinstance(x, Pixels) else (x, None)
 
 
+def bytes_held(x: torch.Tensor) -> int:
+    """What inputs take in memory."""
+    return int(x.stored.nbytes if isinstance(x, Pixels) else x.nbytes)
+
+
 def inputs_of(stored: torch.Tensor, scaling: Scaling | None) -> torch.Tensor:
     """The inputs of which this was kept."""
     return stored if scaling is None else Pixels(stored, scaling)
