@@ -18,7 +18,7 @@ from benchmarks.workloads import Workload, client_slice, load_stored
 from understudy import fedavg
 from understudy.core.roles import Sampler
 from understudy.core.types import Floats, Ints, Outcome, RoundEnd, RoundStart, Setup
-from understudy.memory.pixels import Pixels, Scaling
+from understudy.memory.pixels import Pixels, ByteScale
 from understudy.parts.local import Local
 from understudy.parts.samplers.uniform import Everyone, Uniform
 from understudy.simulation import Federation, batch_plan, simulate
@@ -48,7 +48,7 @@ def federation_of(workload: Workload) -> Federation:
     examples = torch.from_numpy(stored)
     everything = np.arange(len(labels))
     return Federation(
-        x=Pixels(examples, Scaling()) if workload.pictures else examples,
+        x=Pixels(examples, ByteScale()) if workload.pictures else examples,
         y=torch.from_numpy(labels),
         clients=tuple(everything[client_slice(workload, k)] for k in range(len(workload.sizes))),
         test=everything[-1:],

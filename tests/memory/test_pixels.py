@@ -12,13 +12,18 @@ import pytest
 import torch
 
 from understudy.memory import pixels
-from understudy.memory.pixels import Pixels, Scaling
+from understudy.memory.pixels import Pixels, ByteScale
 
-CIFAR = Scaling(255.0, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
-KINDS = [(Scaling(), 1), (Scaling(16.0), 1), (Scaling(255.0, (0.1307,), (0.3081,)), 1), (CIFAR, 3)]
+CIFAR = ByteScale(255.0, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
+KINDS = [
+    (ByteScale(), 1),
+    (ByteScale(16.0), 1),
+    (ByteScale(255.0, (0.1307,), (0.3081,)), 1),
+    (CIFAR, 3),
+]
 
 
-def of(scaling: Scaling, channels: int, n: int = 40) -> tuple[Pixels, torch.Tensor]:
+def of(scaling: ByteScale, channels: int, n: int = 40) -> tuple[Pixels, torch.Tensor]:
     """Inputs kept as bytes, and the floats they stand for, by torch's own operations."""
     draw = torch.Generator().manual_seed(0)
     stored = torch.randint(0, 256, (n, channels, 5, 4), dtype=torch.uint8, generator=draw)
@@ -72,7 +77,9 @@ DONE: list[Callable[[torch.Tensor], Any]] = [
 @pytest.mark.parametrize(("scaling", "channels"), KINDS)
 @pytest.mark.parametrize("laid", [False, True])
 @pytest.mark.parametrize("place", range(len(DONE)))
-def test_it_is_what_the_floats_are(place: int, laid: bool, scaling: Scaling, channels: int) -> None:
+def test_it_is_what_the_floats_are(
+    place: int, laid: bool, scaling: ByteScale, channels: int
+) -> None:
     kept, floats = of(scaling, channels)
     kept = elsewhere(kept) if laid else kept
     found, expected = DONE[place](kept), DONE[place](floats)
@@ -84,7 +91,7 @@ def test_it_is_what_the_floats_are(place: int, laid: bool, scaling: Scaling, cha
 
 
 @pytest.mark.parametrize(("scaling", "channels"), KINDS)
-def test_every_byte_becomes_what_torch_makes_of_it(scaling: Scaling, channels: int) -> None:
+def test_every_byte_becomes_what_torch_makes_of_it(scaling: ByteScale, channels: int) -> None:
     every = torch.arange(256, dtype=torch.uint8)
     stored = every[:, None, None].expand(256, channels, 2).contiguous()
     assert torch.equal(Pixels(stored, scaling).floats()[:, :, 0], scaling.of_bytes())
@@ -113,7 +120,7 @@ def test_examples_are_converted_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_bytes_lie_in_the_order_they_are_wanted_in() -> None:
-    kept, floats = of(Scaling(), 1, n=6)
+    kept, floats = of(ByteScale(), 1, n=6)
     laid = kept.laid_out(np.array([4, 1, 4, 0]))
     assert laid.place is not None
     assert laid.place.tolist() == [2, 1, 3, 4, 0, 5]
@@ -159,4 +166,4 @@ def test_it_cannot_be_written_to(write: Callable[[Any], Any]) -> None:
 )
 def test_only_dense_bytes_are_kept(stored: torch.Tensor) -> None:
     with pytest.raises(ValueError, match=r"expected bytes .* that lie densely, got torch"):
-        Pixels(stored, Scaling())
+        Pixels(stored, ByteScale())

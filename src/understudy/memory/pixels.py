@@ -28,7 +28,7 @@ Terms = np.ndarray[Any, np.dtype[np.float32]]
 
 
 @dataclass(frozen=True)
-class Scaling:
+class ByteScale:
     """What becomes of a stored value: divided by `scale`, then less `mean`, divided by `std`.
 
     The latter two have an entry for each channel.
@@ -97,17 +97,17 @@ class Pixels(torch.Tensor):
     ----------
     stored : (n, …) tensor of uint8
         The bytes. With a mean or a std, channels come first in each example.
-    scaling : Scaling
+    scaling : ByteScale
         What becomes of them.
     place : (n,) int array, optional
         Which entry of `stored` has the bytes of each example; by default the one of its number.
     """
 
     stored: torch.Tensor
-    scaling: Scaling
+    scaling: ByteScale
     place: Ints | None
 
-    def __new__(cls, stored: torch.Tensor, scaling: Scaling, place: Ints | None = None) -> Self:
+    def __new__(cls, stored: torch.Tensor, scaling: ByteScale, place: Ints | None = None) -> Self:
         if stored.dtype != torch.uint8 or not stored.ndim or not stored.is_contiguous():
             raise ValueError(
                 f"stored: expected bytes (torch.uint8) that lie densely, got {stored.dtype} of "
@@ -193,7 +193,7 @@ class Pixels(torch.Tensor):
         return func(*_plain(args), **{key: _plain(one) for key, one in (kwargs or {}).items()})
 
 
-def stored_of(x: torch.Tensor) -> tuple[torch.Tensor, Scaling | None]:
+def stored_of(x: torch.Tensor) -> tuple[torch.Tensor, ByteScale | None]:
     """What is kept of some inputs, in their order, and how it becomes them; see `inputs_of`."""
     return (x.in_order(), x.scaling) if isinstance(x, Pixels) else (x, None)
 
@@ -203,7 +203,7 @@ def bytes_held(x: torch.Tensor) -> int:
     return int(x.stored.nbytes if isinstance(x, Pixels) else x.nbytes)
 
 
-def inputs_of(stored: torch.Tensor, scaling: Scaling | None) -> torch.Tensor:
+def inputs_of(stored: torch.Tensor, scaling: ByteScale | None) -> torch.Tensor:
     """The inputs of which this was kept."""
     return stored if scaling is None else Pixels(stored, scaling)
 

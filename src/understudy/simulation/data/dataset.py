@@ -13,7 +13,7 @@ from understudy.core import checks
 from understudy.core.rng import generator
 from understudy.core.shown import part_text
 from understudy.core.types import Ints
-from understudy.memory.pixels import Pixels, Scaling
+from understudy.memory.pixels import Pixels, ByteScale
 from understudy.registry import named
 from understudy.simulation.data import user_data
 from understudy.simulation.data.federation import Federation
@@ -74,7 +74,7 @@ class Dataset:
     def kept(self, indices: Ints) -> Pixels:
         """(len(indices), …) float32, some of the inputs, which stay bytes."""
         stored = self.stored.index_select(0, torch.from_numpy(indices))
-        return Pixels(stored.contiguous(), Scaling(self.scale, self.mean, self.std))
+        return Pixels(stored.contiguous(), ByteScale(self.scale, self.mean, self.std))
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         """x and y."""

@@ -14,7 +14,7 @@ from understudy.core import checks
 from understudy.core.rng import generator
 from understudy.core.shown import shown
 from understudy.core.types import Ints
-from understudy.memory.pixels import Pixels, Scaling
+from understudy.memory.pixels import Pixels, ByteScale
 from understudy.simulation.data.partitions import Partition
 
 X_KEYS = ("image", "img", "x", "features", "input", "inputs", "pixel_values", "data")
@@ -119,7 +119,7 @@ def as_inputs(name: str, values: Any, dtype: torch.dtype | None) -> torch.Tensor
         whole = array.dtype.kind in "iu" and array.dtype != np.uint8
         dtype = torch.int64 if whole else torch.float32
     if array.dtype == np.uint8 and dtype == torch.float32:
-        return Pixels(torch.tensor(array).contiguous(), Scaling())
+        return Pixels(torch.tensor(array).contiguous(), ByteScale())
     tensor = torch.tensor(array).to(dtype)
     if array.dtype == np.uint8 and dtype.is_floating_point:
         tensor /= 255

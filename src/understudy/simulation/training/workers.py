@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from understudy.core.types import Ints
-from understudy.memory.pixels import Pixels, Scaling, stored_of
+from understudy.memory.pixels import Pixels, ByteScale, stored_of
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.shared_memory import Handle, Shared, attach
 from understudy.simulation.training.engines import engine_for
@@ -45,7 +45,7 @@ class RunKit:
     recipe: Handle
     x: Handle
     y: Handle
-    pixels: tuple[tuple[int, ...], Scaling] | None = None  # shape of x, where that is its bytes
+    pixels: tuple[tuple[int, ...], ByteScale] | None = None  # shape of x, where that is its bytes
 
     def inputs(self) -> torch.Tensor:
         """x, of the same memory."""

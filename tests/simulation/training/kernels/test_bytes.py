@@ -11,7 +11,7 @@ import torch
 from tests.simulation.small import federation
 from tests.simulation.training.kernels.nets import by_loop, made, needs_kernels, recipe, trained
 from understudy import Local, fedavg
-from understudy.memory.pixels import Pixels, Scaling
+from understudy.memory.pixels import Pixels, ByteScale
 from understudy.simulation import Federation, federate, simulate
 from understudy.simulation.data.fingerprint import federation_digest
 from understudy.simulation.data.models import build as build_model
@@ -21,16 +21,16 @@ from understudy.simulation.training.trainers.ray_work import Kit
 from understudy.simulation.training.trainers.task import TrainingTask
 
 SIZES = (30, 11, 1, 64, 7)
-CIFAR = Scaling(255.0, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
+CIFAR = ByteScale(255.0, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
 CASES = {
     "lenet5": ((3, 32, 32), CIFAR),
-    "fdms_cnn": ((1, 28, 28), Scaling(255.0, (0.1307,), (0.3081,))),
-    "softmax": ((784,), Scaling()),
-    "mlp": ((45,), Scaling(16.0)),
+    "fdms_cnn": ((1, 28, 28), ByteScale(255.0, (0.1307,), (0.3081,))),
+    "softmax": ((784,), ByteScale()),
+    "mlp": ((45,), ByteScale(16.0)),
 }
 
 
-def both(shape: tuple[int, ...], scaling: Scaling) -> tuple[Federation, Federation]:
+def both(shape: tuple[int, ...], scaling: ByteScale) -> tuple[Federation, Federation]:
     """The same data, kept as bytes and as floats."""
     data = federation(SIZES, shape, 10)
     draw = torch.Generator().manual_seed(0)
@@ -69,8 +69,8 @@ def test_where_compiled_code_would_differ_the_inputs_are_floats(build, monkeypat
         KernelEngine(recipe(module, plain, local), plain.x, plain.y, library=build("float32")),
         module, [0],
     )  # fmt: skip
-    real = Scaling.terms
-    monkeypatch.setattr(Scaling, "terms", lambda self: real(self) * np.float32(1.0000002))
+    real = ByteScale.terms
+    monkeypatch.setattr(ByteScale, "terms", lambda self: real(self) * np.float32(1.0000002))
     engine = KernelEngine(recipe(module, kept, local), kept.x, kept.y, library=build("float32"))
     assert engine._unpacking is None
     assert type(engine.x) is torch.Tensor
@@ -151,7 +151,7 @@ def test_worker_processes_share_the_bytes(monkeypatch: pytest.MonkeyPatch) -> No
     from understudy.simulation.training.trainers import loop_trainer
 
     monkeypatch.setattr(loop_trainer, "WORTH_WORKERS", 0.0)
-    kept, plain = both((1, 20, 39), Scaling())  # rows that are no multiple of 64 bytes
+    kept, plain = both((1, 20, 39), ByteScale())  # rows that are no multiple of 64 bytes
     found = []
     for data, workers in ((kept, 2), (plain, 1)):
         run = simulate(
