@@ -18,7 +18,7 @@ from benchmarks.workloads import Workload, client_slice, load_stored
 from understudy import fedavg
 from understudy.core.roles import Sampler
 from understudy.core.types import Floats, Ints, Outcome, RoundEnd, RoundStart, Setup
-from understudy.memory.pixels import Pixels, ByteScale
+from understudy.memory.pixels import ByteScale, Pixels
 from understudy.parts.local import Local
 from understudy.parts.samplers.uniform import Everyone, Uniform
 from understudy.simulation import Federation, batch_plan, simulate

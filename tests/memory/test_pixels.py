@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from understudy.memory import pixels
-from understudy.memory.pixels import Pixels, ByteScale
+from understudy.memory.pixels import ByteScale, Pixels
 
 CIFAR = ByteScale(255.0, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
 KINDS = [

@@ -13,7 +13,7 @@ from understudy.core import checks
 from understudy.core.rng import generator
 from understudy.core.shown import part_text
 from understudy.core.types import Ints
-from understudy.memory.pixels import Pixels, ByteScale
+from understudy.memory.pixels import ByteScale, Pixels
 from understudy.registry import named
 from understudy.simulation.data import user_data
 from understudy.simulation.data.federation import Federation

@@ -14,7 +14,7 @@ from understudy.core import checks
 from understudy.core.rng import generator
 from understudy.core.shown import shown
 from understudy.core.types import Ints
-from understudy.memory.pixels import Pixels, ByteScale
+from understudy.memory.pixels import ByteScale, Pixels
 from understudy.simulation.data.partitions import Partition
 
 X_KEYS = ("image", "img", "x", "features", "input", "inputs", "pixel_values", "data")

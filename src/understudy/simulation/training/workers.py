@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from understudy.core.types import Ints
-from understudy.memory.pixels import Pixels, ByteScale, stored_of
+from understudy.memory.pixels import ByteScale, Pixels, stored_of
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.shared_memory import Handle, Shared, attach
 from understudy.simulation.training.engines import engine_for

@@ -11,7 +11,7 @@ import torch
 from tests.simulation.small import federation
 from tests.simulation.training.kernels.nets import by_loop, made, needs_kernels, recipe, trained
 from understudy import Local, fedavg
-from understudy.memory.pixels import Pixels, ByteScale
+from understudy.memory.pixels import ByteScale, Pixels
 from understudy.simulation import Federation, federate, simulate
 from understudy.simulation.data.fingerprint import federation_digest
 from understudy.simulation.data.models import build as build_model
