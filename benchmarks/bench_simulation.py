@@ -1,4 +1,4 @@
-"""Seconds per round of W1–W6: ours beside the peers, interleaved, as ratios.
+"""Seconds per round of W1–W7: ours beside the peers, interleaved, as ratios.
 
 Run, from the top of the project (or by ``make bench``)::
 
@@ -42,8 +42,8 @@ OURS, OURS_BY_LOOP, YARDSTICK = "understudy", "understudy, loop", "plain loop"
 MODULES = {OURS: "benchmarks.ours", OURS_BY_LOOP: "benchmarks.ours"}
 MODULES |= {YARDSTICK: "benchmarks.peers.plain"}
 MODULES |= {peer: f"benchmarks.peers.{peer}" for peer in install_peers.PEERS}
-ROUNDS = {"W1": 3, "W2": 2, "W3": 10, "W4": 10, "W5": 3, "W6": 3}  # in a block
-WARMUP = {"W1": 1, "W2": 1, "W3": 3, "W4": 3, "W5": 1, "W6": 1}
+ROUNDS = {"W1": 3, "W2": 2, "W3": 10, "W4": 10, "W5": 3, "W6": 3, "W7": 5}  # in a block
+WARMUP = {"W1": 1, "W2": 1, "W3": 3, "W4": 3, "W5": 1, "W6": 1, "W7": 2}
 BLOCKS = 3
 PRODUCTS = ("products_cpu_seconds", "at_full_speed_cpu_seconds")
 TIMEOUT = 420  # seconds for one engine in one block
@@ -326,7 +326,7 @@ def chosen(given: str, known: list[str], what: str) -> list[str]:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Time W1–W6, ours beside the peers.")
+    parser = argparse.ArgumentParser(description="Time W1–W7, ours beside the peers.")
     parser.add_argument("--only", default="all", help="workloads, such as W1,W3")
     parser.add_argument("--rounds", type=int, default=0, help="measured rounds in a block")
     parser.add_argument("--blocks", type=int, default=BLOCKS, help="turns of every engine")

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.metadata import version
+from typing import Any
 
 import numpy as np
 import torch
 
 from benchmarks.models import build
 from benchmarks.peers import common
-from benchmarks.workloads import Workload, client_slice, load
+from benchmarks.workloads import Workload, client_slice, load_stored
 from understudy import fedavg
+from understudy.core.roles import Sampler
 from understudy.core.types import Floats, Ints, Outcome, RoundEnd, RoundStart, Setup
+from understudy.memory.pixels import ByteScale, Pixels
 from understudy.parts.local import Local
-from understudy.parts.samplers.uniform import Everyone
+from understudy.parts.samplers.uniform import Everyone, Uniform
 from understudy.simulation import Federation, batch_plan, simulate
 
 WORKERS = 2
@@ -41,10 +44,11 @@ class FixedClients:
 
 def federation_of(workload: Workload) -> Federation:
     """The workload's data."""
-    examples, labels = load(workload)
+    stored, labels = load_stored(workload)
+    examples = torch.from_numpy(stored)
     everything = np.arange(len(labels))
     return Federation(
-        x=torch.from_numpy(examples),
+        x=Pixels(examples, ByteScale()) if workload.pictures else examples,
         y=torch.from_numpy(labels),
         clients=tuple(everything[client_slice(workload, k)] for k in range(len(workload.sizes))),
         test=everything[-1:],
@@ -63,16 +67,20 @@ def local_of(workload: Workload) -> Local:
     )
 
 
+def sampler_of(workload: Workload) -> Sampler[Any]:
+    """Who trains."""
+    if workload.cohort is not None:
+        return Uniform(workload.cohort)
+    everyone = len(workload.trained) == len(workload.sizes)
+    return Everyone() if everyone else FixedClients(workload.trained)
+
+
 def main() -> None:
     given = common.options(__doc__)
     workload = given.workload
     watch = common.Stopwatch(given)
     torch.set_num_threads(1)
-    everyone = len(workload.trained) == len(workload.sizes)
-    strategy = fedavg(
-        sampler=Everyone() if everyone else FixedClients(workload.trained),
-        local=local_of(workload),
-    )
+    strategy = fedavg(sampler=sampler_of(workload), local=local_of(workload))
     run = simulate(
         federation_of(workload),
         strategy,
@@ -88,8 +96,10 @@ def main() -> None:
         watch.round_done()
         inside.append(log.timings["round"])
         came.add(tuple(np.flatnonzero(log.outcome == Outcome.CAME).tolist()))
-    if came != {workload.trained}:
+    if workload.cohort is None and came != {workload.trained}:
         raise RuntimeError(f"other clients came than were asked: {came}")
+    if {len(ids) for ids in came} != {workload.clients_per_round}:
+        raise RuntimeError(f"expected {workload.clients_per_round} clients in each round")
     rng = np.random.default_rng(0)  # every batch of a plan is one step, whatever is in it
     plans = (batch_plan(workload.sizes[client], strategy.local, 0, rng) for client in came.pop())
     steps = sum(len(plan) for plan in plans)

@@ -2,8 +2,9 @@
 
 Run, from the top of the project, with the extra ``ray``::
 
-    python -m benchmarks.ray_overhead   # prints a table, writes benchmarks/ray_overhead.json
+    python -m benchmarks.ray_overhead   # writes benchmarks/ray_overhead.json, docs/cluster.md
     python -m benchmarks.ray_overhead --rounds 3   # fewer turns
+    python -m benchmarks.ray_overhead --pages   # the table of docs/cluster.md, from the file
 
 Two raylets on 127.0.0.1 with one CPU each do what two workers of this machine do. Both train the
 same rounds in turns in one run, so read the ratios: seconds differ with the machine and its load.
@@ -17,6 +18,7 @@ import json
 import os
 import statistics
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,10 +32,13 @@ from benchmarks.models import build
 from benchmarks.ours import federation_of, local_of
 from benchmarks.workloads import WORKLOADS
 from understudy import Local, fedavg
+from understudy.memory.pixels import bytes_held
 from understudy.simulation import Federation, RayTrainer, simulate
 from understudy.simulation.training.trainers import ray_trainer
 
 OUTPUT = Path(__file__).with_suffix(".json")
+PAGE = Path(__file__).parent.parent / "docs" / "cluster.md"
+BEGIN, END = "<!-- ray overhead: begin -->", "<!-- ray overhead: end -->"
 NODES = 2
 
 
@@ -108,19 +113,54 @@ def measured(job: Job, rounds: int) -> dict[str, Any]:
         "overhead_seconds": round(ray - local, 5),
         "ratio": round(statistics.median(ratios), 3),
         "first_round_seconds": round(first, 3),
-        "megabytes_of_data_a_node": round((data.x.nbytes + data.y.nbytes) / 1e6, 2),
+        "megabytes_of_data_a_node": round((bytes_held(data.x) + data.y.nbytes) / 1e6, 2),
         "megabytes_of_model_a_node_and_round": round(params.nbytes / 1e6, 3),
         "megabytes_of_rows_a_round": round(params.nbytes * n_clients / 1e6, 3),
         "turns": {name: [round(s, 5) for s in seconds] for name, seconds in turns.items()},
     }
 
 
+def table(workloads: Mapping[str, Mapping[str, Any]]) -> str:
+    """The Markdown table of docs/cluster.md."""
+    titles = (
+        *("what is trained", "parameters", "MB of rows a round", "local (ms a round)"),
+        *("on the cluster", "more", "ratio", "first round (s)"),
+    )
+    rows = [titles, ("---", *["---:"] * (len(titles) - 1))]
+    rows += [
+        (
+            one["title"],
+            f"{one['parameters']:,}",
+            f"{one['megabytes_of_rows_a_round']:.3g}",
+            *(f"{1000 * one[name]:.3g}" for name in ("local_seconds", "ray_seconds")),
+            f"{1000 * one['overhead_seconds']:.3g}",
+            f"{one['ratio']:.2f}",
+            f"{one['first_round_seconds']:.1f}",
+        )
+        for one in workloads.values()
+    ]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def write_page(workloads: Mapping[str, Mapping[str, Any]]) -> None:
+    """Put the table between the two marks of the page."""
+    before, begin, rest = PAGE.read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{PAGE.name}: the lines {BEGIN!r} and {END!r} are missing")
+    PAGE.write_text(f"{before}{BEGIN}\n\n{table(workloads)}\n\n{END}{after}")
+
+
 def main() -> None:
     """Start the cluster, measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15, help="turns that count")
-    parser.add_argument("--only", help="names, separated by commas")
+    parser.add_argument("--only", help="names, separated by commas: written nowhere")
+    parser.add_argument("--pages", action="store_true", help="the page from the file")
     asked = parser.parse_args()
+    if asked.pages:
+        write_page(json.loads(OUTPUT.read_text())["workloads"])
+        return
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # all servers on loopback
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     from ray.cluster_utils import Cluster
@@ -166,6 +206,7 @@ def main() -> None:
             "workloads": found,
         }
         OUTPUT.write_text(json.dumps(told, indent=1) + "\n")
+        write_page(found)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 """The workloads, as plain data: what every engine has to do, and how much work that is.
 
 Speed does not depend on what the pictures show, so the data are drawn: one prototype per class plus
-noise, which keeps training stable at the workloads' learning rates. Only NumPy is imported, because
+noise, which keeps training stable at the workloads' learning rates. Pictures are drawn as bytes, as
+those of MNIST and CIFAR-10 are stored; every engine trains on the same floats, the bytes divided by
+255, and keeps them as it does. Only NumPy is imported, because
 not every engine's environment has torch; the models are named here and built in ``models.py``.
 """
 
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import cache, cached_property
 from math import prod
 from pathlib import Path
 
@@ -16,8 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROOT = Path(__file__).resolve().parent.parent
-DATA_VERSION = 2  # part of the file names: raise it when the way of drawing changes
+DATA_VERSION = 3  # part of the file names: raise it when the way of drawing changes
 N_CLASSES = 10
+
+Stored = NDArray[np.uint8] | NDArray[np.float32]
 
 
 def cache_folder() -> Path:
@@ -42,18 +47,22 @@ class Workload:
     model: str  # a name in models.MODELS
     shape: tuple[int, ...]  # of one example
     sizes: tuple[int, ...]  # examples of each client
-    trained: tuple[int, ...]  # the clients that train, the same in every round
+    trained: tuple[int, ...]  # the clients that train
     batch_size: int
     epochs: int | None
     steps: int | None
     lr: float
     weight_decay: float = 0.0
+    cohort: int | None = None  # so many of them train, others in every round; None: all
+    pictures: bool = True  # bytes
 
     def __post_init__(self) -> None:
         if (self.epochs is None) == (self.steps is None):
             raise ValueError(f"{self.name}: exactly one of epochs and steps must be given")
         if self.epochs is not None and any(size % self.batch_size for size in self.sizes):
             raise ValueError(f"{self.name}: sizes must be multiples of {self.batch_size}")
+        if self.cohort is not None and len(set(self.sizes)) > 1:
+            raise ValueError(f"{self.name}: a cohort that changes needs clients of one size")
 
     def client_steps(self, client: int) -> int:
         """Local steps of one client in one round."""
@@ -65,7 +74,19 @@ class Workload:
     @property
     def steps_per_round(self) -> int:
         """Local steps of all clients in one round."""
+        if self.cohort is not None:
+            return self.cohort * self.client_steps(0)
         return sum(self.client_steps(client) for client in self.trained)
+
+    @property
+    def clients_per_round(self) -> int:
+        """How many clients train in one round."""
+        return self.cohort or len(self.trained)
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """Where the examples of each client begin among all."""
+        return np.cumsum([0, *self.sizes])
 
     @property
     def visited_per_client(self) -> int | None:
@@ -129,6 +150,7 @@ WORKLOADS = {
             epochs=10,
             steps=None,
             lr=0.1,
+            pictures=False,
         ),
         Workload(
             name="W5",
@@ -154,10 +176,24 @@ WORKLOADS = {
             steps=None,
             lr=0.05,
         ),
+        Workload(
+            name="W7",
+            title="many: 1,000 of 10,000 clients × 20, softmax regression, batch 10, 1 epoch",
+            model="softmax_60",
+            shape=(60,),
+            sizes=(20,) * 10_000,
+            trained=tuple(range(10_000)),
+            batch_size=10,
+            epochs=1,
+            steps=None,
+            lr=0.1,
+            cohort=1000,
+            pictures=False,
+        ),
     )
 }
 # the others of the peers were never the fastest
-PEERS_OF = {"W5": ("flower", "pfl", "fedjax"), "W6": ("flower", "pfl", "fedjax")}
+PEERS_OF = dict.fromkeys(("W5", "W6", "W7"), ("flower", "pfl", "fedjax"))
 
 
 def _path(workload: Workload, part: str) -> Path:
@@ -172,7 +208,7 @@ def _save(path: Path, array: NDArray[np.generic]) -> None:
     unfinished.replace(path)
 
 
-def draw(workload: Workload) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+def draw(workload: Workload) -> tuple[Stored, NDArray[np.int64]]:
     """The workload's examples, the clients one after the other: (n, *shape) and (n,).
 
     The last one belongs to no client: a test set, for engines that want one.
@@ -183,7 +219,17 @@ def draw(workload: Workload) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     labels = rng.integers(0, N_CLASSES, n)
     examples = 0.5 * rng.standard_normal((n, d), dtype=np.float32)
     examples += prototypes[labels]
-    return examples.reshape(n, *workload.shape), labels
+    stored: Stored = examples
+    if workload.pictures:
+        stored = np.clip(np.rint(128 + 60 * examples), 0, 255).astype(np.uint8)
+    return stored.reshape(n, *workload.shape), labels
+
+
+def floats_of(stored: Stored) -> NDArray[np.float32]:
+    """What is trained on: bytes are divided by 255."""
+    if stored.dtype == np.uint8:
+        return stored.astype(np.float32) / np.float32(255)
+    return stored.astype(np.float32, copy=False)
 
 
 def prepare(workload: Workload) -> None:
@@ -194,23 +240,35 @@ def prepare(workload: Workload) -> None:
         _save(_path(workload, "y"), labels)
 
 
-def load(workload: Workload) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """All examples and labels, in memory."""
+def load_stored(workload: Workload) -> tuple[Stored, NDArray[np.int64]]:
+    """All examples as they are stored, and labels, in memory."""
     prepare(workload)
     return np.load(_path(workload, "x")), np.load(_path(workload, "y"))
 
 
+def load(workload: Workload) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """All examples and labels, in memory."""
+    stored, labels = load_stored(workload)
+    return floats_of(stored), labels
+
+
 def client_slice(workload: Workload, client: int) -> slice:
     """Where the client's examples lie among all."""
-    start = sum(workload.sizes[:client])
-    return slice(start, start + workload.sizes[client])
+    return slice(int(workload.starts[client]), int(workload.starts[client + 1]))
 
 
 def load_client(workload: Workload, client: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """One client's examples and labels, in memory."""
+    here, (examples, labels) = client_slice(workload, client), _mapped(workload.name)
+    # Copies: pages of a mapped file would be faulted in during the measured rounds.
+    return floats_of(np.array(examples[here])), np.array(labels[here])
+
+
+@cache
+def _mapped(name: str) -> tuple[Stored, NDArray[np.int64]]:
+    workload = WORKLOADS[name]
     prepare(workload)
-    here = client_slice(workload, client)
-    # A copy: pages of a mapped file would be faulted in during the measured rounds.
-    examples = np.array(np.load(_path(workload, "x"), mmap_mode="r")[here])
-    labels = np.array(np.load(_path(workload, "y"), mmap_mode="r")[here])
-    return examples, labels
+    return (
+        np.load(_path(workload, "x"), mmap_mode="r"),
+        np.load(_path(workload, "y"), mmap_mode="r"),
+    )

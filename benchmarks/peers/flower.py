@@ -1,7 +1,8 @@
 """Flower's simulation: Ray with two actors of one core each.
 
 Run by ``python -m benchmarks.peers.flower --workload W3`` in Flower's environment. There is one
-virtual node per client that trains, so that every node is asked in every round.
+virtual node per client that trains: every node is asked in every round, or as many as the cohort
+has, drawn by Flower.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ def main() -> None:
     watch = common.Stopwatch(given)
     steps: list[int] = []
     n_clients = len(given.workload.trained)
+    share = given.workload.clients_per_round / n_clients
 
     class Watched(FedAvg):
         def aggregate_train(self, server_round: int, replies: Iterable[Message]):
@@ -51,7 +53,9 @@ def main() -> None:
 
     @server.main()
     def serve(grid: Grid, context: Context) -> None:
-        strategy = Watched(fraction_evaluate=0.0, min_available_nodes=n_clients)
+        strategy = Watched(
+            fraction_train=share, fraction_evaluate=0.0, min_available_nodes=n_clients
+        )
         start = ArrayRecord(build(given.workload.model).state_dict())
         strategy.start(grid=grid, initial_arrays=start, num_rounds=given.total, timeout=600)
 

@@ -77,7 +77,8 @@ def main() -> None:
         trained.append(client)
         return datasets[client]
 
-    # With a cohort of everybody this sampler gives each client once a round; the weights let pfl
+    # With a cohort of everybody this sampler gives each client once a round, with a smaller one
+    # everybody once before anybody again; the weights let pfl
     # balance its processes where the clients differ.
     sampler = get_user_sampler("minimize_reuse", list(workload.trained))
     unequal = len({workload.sizes[client] for client in workload.trained}) > 1
@@ -101,7 +102,7 @@ def main() -> None:
         algorithm_params=NNAlgorithmParams(
             central_num_iterations=given.total,
             evaluation_frequency=10**9,  # the first round is evaluated all the same: warm-up
-            train_cohort_size=len(workload.trained),
+            train_cohort_size=workload.clients_per_round,
             val_cohort_size=0,
         ),
         backend=SimulatedBackend(

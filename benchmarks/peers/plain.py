@@ -6,6 +6,7 @@ Run, from the top of the project: ``python -m benchmarks.peers.plain --workload 
 from __future__ import annotations
 
 import multiprocessing
+import random
 from multiprocessing.connection import Connection
 
 import torch
@@ -55,14 +56,16 @@ def work(
     rows: torch.Tensor,
     pipe: Connection,
 ) -> None:
-    """Train `clients` whenever told to; row i of `rows` is the i-th client's result."""
+    """Train those of `clients` that are asked for; row i of `rows` is the i-th one's result."""
     torch.set_num_threads(1)
     torch.manual_seed(clients[0])
-    data = [tuple(map(torch.from_numpy, load_client(workload, client))) for client in clients]
+    data = {
+        client: tuple(map(torch.from_numpy, load_client(workload, client))) for client in clients
+    }
     model = build(workload.model)
-    while pipe.recv():
+    while (asked := pipe.recv()) is not None:
         made = 0
-        for row, (x, y) in zip(rows, data, strict=True):
+        for row, (x, y) in zip(rows, map(data.__getitem__, asked), strict=False):
             vector_to_parameters(params, model.parameters())
             made += train(model, x, y, workload)
             row.copy_(parameters_to_vector(model.parameters()).detach())
@@ -76,21 +79,27 @@ def main() -> None:
     torch.set_num_threads(1)
     context = multiprocessing.get_context("fork")
     params = parameters_to_vector(build(workload.model).parameters()).detach().share_memory_()
-    pipes, blocks, weights = [], [], []
-    total = sum(workload.sizes[client] for client in workload.trained)
-    for clients in shares(workload):
-        rows = torch.empty(len(clients), len(params)).share_memory_()
+    pipes, blocks, own = [], [], shares(workload)
+    for clients in own:
+        # of a cohort each process trains as many: its own clients are as good as any
+        each = len(clients) if workload.cohort is None else workload.cohort // PROCESSES
+        rows = torch.empty(each, len(params)).share_memory_()
         here, there = context.Pipe()
         context.Process(
             target=work, args=(workload, clients, params, rows, there), daemon=True
         ).start()
         pipes.append(here)
         blocks.append(rows)
-        weights.append(torch.tensor([workload.sizes[client] / total for client in clients]))
-    made = 0
+    made, draw = 0, random.Random(0)
     for _ in range(given.total):
-        for pipe in pipes:
-            pipe.send(True)
+        asked = own
+        if workload.cohort is not None:
+            asked = [draw.sample(own[i], len(blocks[i])) for i in range(PROCESSES)]
+        for pipe, clients in zip(pipes, asked, strict=True):
+            pipe.send(clients)
+        sizes = [torch.tensor([float(workload.sizes[k]) for k in clients]) for clients in asked]
+        total = sum(float(of_some.sum()) for of_some in sizes)
+        weights = [of_some / total for of_some in sizes]
         made = sum(pipe.recv() for pipe in pipes)
         params.copy_(sum(weight @ rows for weight, rows in zip(weights, blocks, strict=True)))
         watch.round_done()

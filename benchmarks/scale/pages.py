@@ -10,6 +10,7 @@ from benchmarks.scale.measuring import Entry
 DOCS = Path(__file__).parent.parent.parent / "docs"
 PAGE = DOCS / "scale.md"
 PICTURE = DOCS / "_static" / "scale.svg"
+UNKNOWN = "Not measured yet."
 Column = tuple[str, Callable[[Entry], object]]
 
 
@@ -106,6 +107,8 @@ def tables(entries: Sequence[Entry]) -> dict[str, str]:
 
 
 def _table(entries: Sequence[Entry], columns: Sequence[Column]) -> str:
+    if not entries:
+        return UNKNOWN
     lines = [[str(cell(one)) for _, cell in columns] for one in entries]
     return _markdown([title for title, _ in columns], lines)
 
@@ -117,6 +120,8 @@ def _markdown(titles: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 def _methods(entries: Sequence[Entry]) -> str:
     """A row for each method, a column for each number of clients."""
+    if not entries:
+        return UNKNOWN
     sizes = sorted({one["n_clients"] for one in entries})
     methods = list(dict.fromkeys(one["what"].partition(": ")[2] for one in entries))
     found = {(one["what"].partition(": ")[2], one["n_clients"]): one for one in entries}
@@ -133,6 +138,8 @@ def _methods(entries: Sequence[Entry]) -> str:
 
 def _accuracies(entries: Sequence[Entry]) -> str:
     """A row for data and method, a column for each precision."""
+    if not entries:
+        return UNKNOWN
     found: dict[str, dict[str, str]] = {}
     for one in entries:
         where, _, precision = one["what"].removeprefix("accuracy: ").rpartition(", ")

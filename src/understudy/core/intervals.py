@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats
 
 from understudy.core.types import Floats
 
@@ -15,6 +14,8 @@ def half_width(values: Floats, level: float = 0.95) -> Floats:
 
     `values` has an entry per seed on that axis.
     """
+    from scipy import stats  # here: it takes a second, and 30 MB
+
     n = len(values)
     if n < FEWEST:
         return np.full(values.shape[1:], np.nan)

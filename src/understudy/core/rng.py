@@ -16,9 +16,10 @@ from understudy.core import checks
 
 
 def _sequence(seed: int, role: str, t: int, client: int) -> np.random.SeedSequence:
-    checks.integer("seed", seed, low=0)
-    checks.integer("t", t, low=0)
-    checks.integer("client", client, low=-1)
+    if not (type(seed) is type(t) is type(client) is int and seed >= 0 <= t and client >= -1):
+        checks.integer("seed", seed, low=0)
+        checks.integer("t", t, low=0)
+        checks.integer("client", client, low=-1)
     # entropy words must not be negative: "no client" (-1) becomes 0
     words = [int(seed), crc32(role.encode()), int(t), int(client) + 1]
     if max(words) >= 2**32:

@@ -31,13 +31,15 @@ def one_thread() -> Iterator[None]:
     inside is limited from the next time on.
     """
     before = torch.get_num_threads()
-    torch.set_num_threads(1)  # in this thread; torch's own BLAS too, which nobody else can see
+    if before != 1:
+        torch.set_num_threads(1)  # in this thread; torch's own BLAS too, which nobody else can see
     _blas.limit()
     try:
         yield
     finally:
         _blas.release()
-        torch.set_num_threads(before)
+        if torch.get_num_threads() != before:
+            torch.set_num_threads(before)
 
 
 _torch = RLock()
@@ -71,8 +73,10 @@ class _BlasLibraries:
     def limit(self) -> None:
         with self._lock:
             for library in self._loaded():
-                self._before.setdefault(library.filepath, (library, library.get_num_threads()))
-                _set_threads(library, 1)
+                n_threads = library.get_num_threads()
+                self._before.setdefault(library.filepath, (library, n_threads))
+                if n_threads != 1:  # inside of another it is
+                    _set_threads(library, 1)
             self._inside += 1
 
     def release(self) -> None:

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array
 
 from understudy.core.types import Vectors
 from understudy.graph.products import Rows, gram_float32, largest_entries, pieces, scaled_gram
@@ -80,8 +80,11 @@ def gram(vectors: Vectors, n_parameters: int, mix: Matrix | None = None) -> Matr
     """
     if mix is None:
         return scaled_gram(vectors, n_parameters, np.zeros(len(vectors)), narrowest=_NARROWEST)
-    few = np.count_nonzero(mix) < mix.size / 4
-    mixing = csr_array(mix) if few else mix
+    mixing: Any = mix
+    if np.count_nonzero(mix) < mix.size / 4:
+        from scipy.sparse import csr_array  # here: it takes a while, and memory
+
+        mixing = csr_array(mix)
     total = np.zeros((len(mix), len(mix)))
     for piece in pieces(vectors, n_parameters, _NARROWEST):
         mixtures: Matrix = np.asarray(mixing @ piece)

@@ -162,7 +162,9 @@ def _just_as_asked(fields: dict[str, Any], cohort: Cohort, active: Bools) -> boo
     if not len(ids) or fields["start_round"] is not None or ids[0] < 0 or ids[-1] >= len(active):
         return False
     ascending = bool((ids[1:] > ids[:-1]).all())
-    return ascending and bool(active[ids].all() and np.isin(ids, cohort.asked).all())
+    if not ascending or not active[ids].all():
+        return False
+    return np.array_equal(ids, cohort.asked) or bool(np.isin(ids, cohort.asked).all())
 
 
 def _sound(

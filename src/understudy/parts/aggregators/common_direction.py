@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from understudy.core.threads import one_thread
 from understudy.core.types import Bools, Floats
 
 MOST_SWEEPS = 200  # counted work: then the shares themselves are taken
@@ -71,9 +71,12 @@ def _solved(
     x = np.where(at_upper, np.where(np.isfinite(upper), upper, 0.0), 0.0)
     inside = np.flatnonzero(~(at_lower | at_upper))
     if len(inside):
-        try:
-            factor = cho_factor(matrix[np.ix_(inside, inside)])
-        except LinAlgError:
-            return None, None
-        x[inside] = cho_solve(factor, (side - matrix @ x)[inside])
+        from scipy.linalg import LinAlgError, cho_factor, cho_solve  # here: it takes a while
+
+        with one_thread():  # again: its BLAS may have come with the import
+            try:
+                factor = cho_factor(matrix[np.ix_(inside, inside)])
+            except LinAlgError:
+                return None, None
+            x[inside] = cho_solve(factor, (side - matrix @ x)[inside])
     return x, matrix @ x - side

@@ -13,21 +13,21 @@ from understudy.core import checks
 from understudy.core.rng import generator
 from understudy.core.shown import part_text
 from understudy.core.types import Ints
+from understudy.memory.pixels import ByteScale, Pixels
 from understudy.registry import named
 from understudy.simulation.data import user_data
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.partition_check import checked_partition
 from understudy.simulation.data.partitions import PARTITIONS, Partition, hold_out
 
-CHUNK = 1024  # examples converted at once: a few megabytes, which stay in the cache
-
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Images as they are stored, and their labels.
 
-    They stay bytes until somebody asks: `federate` converts those that a client holds, and no
-    others. ``x, y = dataset`` gives all of them.
+    They stay bytes, also in a federation: floats are made of the few that a step, or somebody,
+    looks at. `federate` keeps those that a client holds, and no others. ``x, y = dataset`` gives
+    all of them as floats.
 
     Parameters
     ----------
@@ -69,21 +69,12 @@ class Dataset:
 
     def take(self, indices: Ints) -> torch.Tensor:
         """(len(indices), …) float32, some of the inputs."""
-        x = torch.empty((len(indices), *self.stored.shape[1:]), dtype=torch.float32)
-        channels = (1, -1) + (1,) * (self.stored.ndim - 2)
-        mean, std = (
-            None if given is None else torch.tensor(given).view(channels)
-            for given in (self.mean, self.std)
-        )
-        for first in range(0, len(indices), CHUNK):
-            chosen = torch.from_numpy(indices[first : first + CHUNK])
-            chunk = x[first : first + CHUNK]
-            chunk.copy_(self.stored[chosen]).div_(self.scale)
-            if mean is not None:
-                chunk.sub_(mean)
-            if std is not None:
-                chunk.div_(std)
-        return x
+        return self.kept(indices).floats()
+
+    def kept(self, indices: Ints) -> Pixels:
+        """(len(indices), …) float32, some of the inputs, which stay bytes."""
+        stored = self.stored.index_select(0, torch.from_numpy(indices))
+        return Pixels(stored.contiguous(), ByteScale(self.scale, self.mean, self.std))
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         """x and y."""
@@ -114,9 +105,10 @@ def divide(
     returned = partition(labels[train], rng=generator(seed, "partition"), **settings)
     clients, groups = checked_partition(name, returned, len(train))
     clients, kept, _ = user_data.split([train[mine] for mine in clients], 0.0, validation, seed)
-    used = np.unique(np.concatenate([*clients, *kept, tested]))
+    everything = np.concatenate([*clients, *kept, tested])
+    used = np.unique(everything)
     return Federation(
-        x=data.take(used),
+        x=data.kept(used).laid_out(np.searchsorted(used, everything)),
         y=data.y[torch.from_numpy(used)],
         clients=tuple(np.searchsorted(used, mine) for mine in clients),
         validation=tuple(np.searchsorted(used, mine) for mine in kept) if validation else None,

@@ -17,6 +17,7 @@ import torch
 from understudy.core import checks
 from understudy.core.csv_files import faults_of
 from understudy.core.types import Floats, Ints, Population
+from understudy.memory.pixels import inputs_of, stored_of
 from understudy.simulation.data.client_tests import matched_tests, own_tests
 from understudy.simulation.data.partitions import Partition
 from understudy.simulation.data.shared_memory import Shared
@@ -36,7 +37,8 @@ class Federation:
     Parameters
     ----------
     x : (n, …) tensor
-        All inputs.
+        All inputs. Images of a `Dataset` are `Pixels`, kept as bytes: a tensor of float32 to all
+        that is done with it, but it cannot be written to.
     y : (n, …) tensor
         All labels, int64 in 0 .. C-1; or the targets of a regression, of a floating type. Sequences
         of labels (n, length) may be padded with -100, which cross_entropy and accuracy ignore. They
@@ -452,12 +454,21 @@ class Federation:
         return matched_tests(self, seed)
 
     def shared(self) -> tuple[Shared, Shared]:
-        """x and y in shared memory, copied once, for worker processes."""
+        """x (or its bytes, one after the other) and y in shared memory, for worker processes.
+
+        They are copied once.
+        """
         with _one_at_a_time:
             if "_shared" not in self.__dict__:
-                x, y = self.__dict__["_shared"] = Shared.of(self.x), Shared.of(self.y)
+                stored, scaling = stored_of(self.x)
+                shape = self.x.shape
+                # rows of a matrix would be laid at multiples of 64 bytes, and bytes lie densely
+                x = Shared.of(stored if scaling is None else stored.reshape(-1))
+                y = Shared.of(self.y)
+                self.__dict__["_shared"] = x, y
                 # the same values: this process's own copy of the data is let go
-                self.__dict__["x"], self.__dict__["y"] = x.tensor, y.tensor
+                kept = x.tensor if scaling is None else x.tensor.view(shape)
+                self.__dict__["x"], self.__dict__["y"] = inputs_of(kept, scaling), y.tensor
             result: tuple[Shared, Shared] = self.__dict__["_shared"]
         return result
 

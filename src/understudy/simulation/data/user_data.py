@@ -14,6 +14,7 @@ from understudy.core import checks
 from understudy.core.rng import generator
 from understudy.core.shown import shown
 from understudy.core.types import Ints
+from understudy.memory.pixels import ByteScale, Pixels
 from understudy.simulation.data.partitions import Partition
 
 X_KEYS = ("image", "img", "x", "features", "input", "inputs", "pixel_values", "data")
@@ -49,6 +50,8 @@ def from_arrays(
         owners = _owners(test[2], names, len(held), len(tested)) if len(test) == 3 else None
     if validation and not any(len(mine) for mine in kept):
         raise ValueError(f"validation: a share of {validation:g} of so few examples keeps none")
+    if isinstance(inputs, Pixels):
+        inputs = inputs.laid_out(np.concatenate([*train, *kept, tested]))
     return {
         "x": inputs,
         "y": labels,
@@ -99,7 +102,7 @@ def _joined(
 
 
 def as_inputs(name: str, values: Any, dtype: torch.dtype | None) -> torch.Tensor:
-    """(n, …) a copy as a tensor; bytes become numbers in [0, 1].
+    """(n, …) a copy as a tensor; bytes are numbers in [0, 1].
 
     Without a type, whole numbers are int64 and all else is float32.
     """
@@ -115,6 +118,8 @@ def as_inputs(name: str, values: Any, dtype: torch.dtype | None) -> torch.Tensor
     if dtype is None:
         whole = array.dtype.kind in "iu" and array.dtype != np.uint8
         dtype = torch.int64 if whole else torch.float32
+    if array.dtype == np.uint8 and dtype == torch.float32:
+        return Pixels(torch.tensor(array).contiguous(), ByteScale())
     tensor = torch.tensor(array).to(dtype)
     if array.dtype == np.uint8 and dtype.is_floating_point:
         tensor /= 255

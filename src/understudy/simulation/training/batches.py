@@ -42,9 +42,12 @@ def drawn(n_examples: int, local: Local, t: int, rng: np.random.Generator) -> Dr
     """
     size, n_steps = local.batch_size_at(t), n_steps_of(n_examples, local, t)
     lengths, n_drawn = _lengths(n_examples, size, n_steps)
-    passes = [rng.permutation(n_examples) for _ in range(-(-n_drawn // n_examples))]
-    examples = passes[0] if len(passes) == 1 else np.concatenate(passes)
-    return Drawn(examples[:n_drawn], lengths)
+    n_passes = -(-n_drawn // n_examples)
+    if n_passes == 1:
+        return Drawn(rng.permutation(n_examples)[:n_drawn], lengths)
+    # the same as that many permutations one after the other, and quicker
+    each = np.broadcast_to(np.arange(n_examples), (n_passes, n_examples))
+    return Drawn(rng.permuted(each, axis=1).reshape(-1)[:n_drawn], lengths)
 
 
 def n_drawn_of(n_examples: int, local: Local, t: int) -> int:

@@ -15,6 +15,7 @@ from torch.nn.functional import cross_entropy
 from understudy.core.flat import Layout
 from understudy.core.rng import generator, torch_seed
 from understudy.core.types import Ints
+from understudy.memory.pixels import Pixels
 from understudy.simulation.training.batches import drawn
 from understudy.simulation.training.jobs import Job, Recipe, Trained
 from understudy.simulation.training.kernels.chain import chain_of
@@ -29,6 +30,7 @@ from understudy.simulation.training.kernels.memory import (
     rows,
 )
 from understudy.simulation.training.kernels.plan import Plan, plan_of
+from understudy.simulation.training.kernels.unpacking import UINT8, unpacking
 
 INT64, FLOAT64 = np.dtype(np.int64), np.dtype(np.float64)
 PROBE = 5  # examples that a forward is watched with
@@ -47,7 +49,7 @@ def kernel_plan(
     if not recipe.local.plain_sgd:
         raise Refused(f"the optimizer is not plain SGD but {recipe.local.optimizer!r}")
     for name, values in (("inputs", x), ("labels", y)):
-        if type(values) is not torch.Tensor:
+        if type(values) is not torch.Tensor and (name, type(values)) != ("inputs", Pixels):
             raise Refused(f"{name} are a {type(values).__name__}")
         if values.layout != torch.strided or values.is_neg():
             raise Refused(f"{name} are not stored one by one")
@@ -57,7 +59,8 @@ def kernel_plan(
     dtype = TYPES.get(x.dtype)
     if layout.dtype != x.dtype or dtype is None or dtype not in BITS:
         raise Refused(f"inputs are {x.dtype} and parameters {layout.dtype}")
-    if not x.is_contiguous() or x.data_ptr() % x.element_size():
+    dense = isinstance(x, Pixels) or (x.is_contiguous() and x.data_ptr() % x.element_size() == 0)
+    if not dense:
         raise Refused("inputs are not contiguous in memory")
     if y.dtype != torch.int64 or y.ndim != 1 or not len(y) or len(y) != len(x):
         raise Refused("labels are not classes, one for each input")
@@ -101,10 +104,14 @@ class KernelEngine:
         plan: Plan | None = None,
         library: Library | None = None,
     ) -> None:
-        self.recipe, self.x, self.y, self._shape = recipe, x, y, tuple(x.shape[1:])
         self.plan = kernel_plan(recipe, x, y) if plan is None else plan
         self.library = loaded(self.plan.dtype) if library is None else library
         plan = self.plan
+        self._unpacking = None
+        if isinstance(x, Pixels):
+            self._unpacking = unpacking(x, plan, self.library)
+            x = x if self._unpacking is not None else x.floats()
+        self.recipe, self.x, self.y, self._shape = recipe, x, y, tuple(x.shape[1:])
         arena = plan.arena()
         self._kept = [
             memory("plan", plan.head, INT64, plan.head.shape),
@@ -144,7 +151,8 @@ class KernelEngine:
     def outputs(self, params: torch.Tensor, indices: Ints) -> torch.Tensor:
         """(n, classes) what the model with these parameters says to some of the examples."""
         plan = self.plan
-        order = self._whole("indices", indices).copy()  # nobody changes it meanwhile
+        order = self._whole("indices", indices)
+        order = self._places("indices", order).copy()  # nobody changes it meanwhile
         into = torch.empty((len(order), plan.n_classes), dtype=self.x.dtype)
         asked = memory("indices", order, INT64, (len(order),))
         start = memory("params", params, plan.dtype, (plan.d,))
@@ -153,6 +161,7 @@ class KernelEngine:
             outside = self.library.outputs(
                 *self._addresses,
                 self._data().address,
+                self._bytes_at,
                 len(self.x),
                 asked.address,
                 len(order),
@@ -167,7 +176,14 @@ class KernelEngine:
         shape = tuple(self.x.shape)
         if shape[1:] != self._shape or prod(self._shape) != self.plan.n_inputs:
             raise ValueError(f"x: expected examples of shape {self._shape}, got {shape[1:]}")
+        if isinstance(self.x, Pixels):
+            return memory("x", self.x.stored, UINT8, shape)
         return memory("x", self.x, self.plan.dtype, shape)
+
+    @property
+    def _bytes_at(self) -> int | None:
+        """Where it is written how bytes become numbers; None: the inputs are numbers."""
+        return None if self._unpacking is None else self._unpacking.address
 
     def _rows(self, name: str, matrix: torch.Tensor | None) -> Rows | None:
         return None if matrix is None else rows(name, matrix, self.plan.dtype, self.plan.d)
@@ -192,15 +208,16 @@ class KernelEngine:
         ints = np.empty(labels_at + n_drawn, dtype=INT64)
         ints[0] = 0
         ints[lengths_at:order_at] = batches.lengths
-        ints[order_at:labels_at] = order
         try:
             ints[labels_at:] = call.labels[order]
+            ints[order_at:labels_at] = self._places(f"clients[{client}]", order)
         except IndexError as error:
             raise IndexError(self._beyond(f"clients[{client}]", order)) from error
         at = memory("indices", ints, INT64, (labels_at + n_drawn,), writes=True).address
         total = self.library.train(
             *self._addresses,
             call.data.address,
+            self._bytes_at,
             len(self.x),
             at + labels_at * INT64.itemsize,
             at + order_at * INT64.itemsize,
@@ -230,6 +247,15 @@ class KernelEngine:
             raise TypeError(f"{name}: expected (n,) of int64 or int32, got {kind}")
         whole: Ints = indices.astype(INT64, copy=False)
         return whole
+
+    def _places(self, name: str, order: Ints) -> Ints:
+        """Where examples lie, which may be elsewhere than they are numbered."""
+        place = self.x.place if isinstance(self.x, Pixels) else None
+        if place is None or not len(order):
+            return order
+        if order.view(np.uint64).max() >= len(place):  # negative ones, too: they would be wrapped
+            raise IndexError(self._beyond(name, order))
+        return place[order]
 
     def _beyond(self, name: str, indices: Ints) -> str:
         """Words for indices of examples that there are not; none where all are there."""

@@ -21,6 +21,8 @@ import torch
 from torch import nn
 
 from understudy.core.types import Ints
+from understudy.memory.pixels import ByteScale, Pixels, stored_of
+from understudy.simulation.data.federation import Federation
 from understudy.simulation.data.shared_memory import Handle, Shared, attach
 from understudy.simulation.training.engines import engine_for
 from understudy.simulation.training.evaluation import model_outputs
@@ -43,6 +45,14 @@ class RunKit:
     recipe: Handle
     x: Handle
     y: Handle
+    pixels: tuple[tuple[int, ...], ByteScale] | None = None  # shape of x, where that is its bytes
+
+    def inputs(self) -> torch.Tensor:
+        """x, of the same memory."""
+        if self.pixels is None:
+            return attach(self.x)
+        shape, scaling = self.pixels
+        return Pixels(attach(self.x).view(shape), scaling)
 
 
 @dataclass(frozen=True)
@@ -69,11 +79,14 @@ class Workers:
     They outlive it: the next run finds them started.
     """
 
-    def __init__(self, recipe: Recipe, x: Handle, y: Handle, n_workers: int) -> None:
+    def __init__(self, recipe: Recipe, federation: Federation, n_workers: int) -> None:
         self.n_workers, self.deaths = n_workers, 0
+        x, y = federation.shared()
+        stored, scaling = stored_of(federation.x)
         pickled = np.frombuffer(cloudpickle.dumps(recipe), dtype=np.uint8)
         self._recipe = Shared.of(torch.from_numpy(pickled.copy()))
-        self._kit = RunKit(self._recipe.handle, x, y)
+        pixels = None if scaling is None else (tuple(stored.shape), scaling)
+        self._kit = RunKit(self._recipe.handle, x.handle, y.handle, pixels)
 
     def train(self, orders: list[TrainRequest]) -> list[Trained]:
         """The results of all orders, whoever did them."""
@@ -128,7 +141,7 @@ class Workbench:
 def _unpacked(kit: RunKit) -> Workbench:
     attach.cache_clear()  # the run before may be gone, and its data with it
     recipe: Recipe = pickle.loads(attach(kit.recipe).numpy().tobytes())
-    x, module = attach(kit.x), copy.deepcopy(recipe.module)
+    x, module = kit.inputs(), copy.deepcopy(recipe.module)
     return Workbench(engine_for(recipe, x, attach(kit.y)), module, x)
 
 

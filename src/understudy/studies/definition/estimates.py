@@ -226,7 +226,9 @@ def size_of(task: Task) -> Size:
 
 
 def _example_bytes(shape: tuple[int, ...]) -> int:
-    """Of an input in float32 and its label."""
+    """Of an input in float32 and its label; images stay bytes, but while they are divided there are
+    up to three copies.
+    """
     return 4 * math.prod(shape) + 8
 
 

@@ -38,16 +38,34 @@ int main(int n_arguments, char **arguments) {
     }
     i64 n = bytes[DATA] / (p->inputs * (i64)sizeof(REAL)), drawn = bytes[ORDER] / 8, outside;
     double total = understudy_train(
-        p, arrays[OPS], arrays[OFFSETS], arrays[TAPS], arena, arrays[DATA], n, arrays[LABELS],
+        p, arrays[OPS], arrays[OFFSETS], arrays[TAPS], arena, arrays[DATA], 0, n, arrays[LABELS],
         arrays[ORDER], arrays[LENGTHS], drawn, bytes[LENGTHS] / 8, arrays[RATES], arrays[START],
         bytes[CORRECTION] ? arrays[CORRECTION] : 0, (uint64_t)numbers[1], delta, &outside);
     if (outside) return 3;
     REAL *outputs = malloc((size_t)(drawn * p->classes) * sizeof(REAL));
     outside = understudy_outputs(p, arrays[OPS], arrays[OFFSETS], arrays[TAPS], arena, arrays[DATA],
-                                 n, arrays[ORDER], drawn, arrays[START], outputs);
+                                 0, n, arrays[ORDER], drawn, arrays[START], outputs);
     if (outside) return 3;
     fwrite(delta, sizeof(REAL), (size_t)p->d, stdout);
     fwrite(&total, sizeof total, 1, stdout);
+    // once more from as many bytes: what is read and written, not what comes of it
+    i64 n_bytes = n * p->inputs;
+    uint8_t *images = malloc((size_t)n_bytes);
+    for (i64 i = 0; i < n_bytes; i++) images[i] = (uint8_t)(i % 251);
+    REAL *into = malloc((size_t)(p->chunk * p->inputs) * sizeof(REAL));
+    REAL *terms = malloc(TERMS * sizeof(REAL));
+    for (int i = 0; i < TERMS; i++) terms[i] = (REAL)0.001;
+    pixels kept = {1, p->inputs, into, terms};
+    understudy_train(p, arrays[OPS], arrays[OFFSETS], arrays[TAPS], arena, images, &kept, n,
+                     arrays[LABELS], arrays[ORDER], arrays[LENGTHS], drawn, bytes[LENGTHS] / 8,
+                     arrays[RATES], arrays[START], 0, (uint64_t)numbers[1], delta, &outside);
+    if (outside) return 4;
+    outside = understudy_outputs(p, arrays[OPS], arrays[OFFSETS], arrays[TAPS], arena, images, &kept,
+                                 n, arrays[ORDER], drawn, arrays[START], outputs);
+    if (outside) return 4;
+    free(images);
+    free(into);
+    free(terms);
     for (int a = 0; a <= SPANS; a++) free(arrays[a]);
     free(outputs);
     free(delta);

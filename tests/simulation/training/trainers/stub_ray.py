@@ -113,11 +113,11 @@ class StubRay:
 def as_module(ray: StubRay) -> Any:
     """In place of `ray_cluster`."""
 
-    class ClusterMember:
+    class ClusterMembership:
         def __init__(self, address: str | None) -> None:
             ray.n_members += 1
 
         def end(self) -> None:
             ray.n_members -= 1
 
-    return SimpleNamespace(ray=ray, ClusterMember=ClusterMember)
+    return SimpleNamespace(ray=ray, ClusterMembership=ClusterMembership)

@@ -118,15 +118,15 @@ def test_a_cluster_on_loopback_is_looked_for_there(cluster: Any, port: int) -> N
 
 
 def test_the_last_one_who_needs_it_leaves_the_cluster(cluster: Any, port: int) -> None:
-    one = cluster.ClusterMember(f"127.0.0.1:{port}")
-    other = cluster.ClusterMember(None)
+    one = cluster.ClusterMembership(f"127.0.0.1:{port}")
+    other = cluster.ClusterMembership(None)
     assert len(cluster.ray.started) == 1
     one.end()
     one.end()
     assert cluster.ray.is_on
     other.end()
     assert not cluster.ray.is_on
-    again = cluster.ClusterMember(f"127.0.0.1:{port}")
+    again = cluster.ClusterMembership(f"127.0.0.1:{port}")
     assert len(cluster.ray.started) == 2
     again.end()
 
@@ -134,19 +134,19 @@ def test_the_last_one_who_needs_it_leaves_the_cluster(cluster: Any, port: int) -
 def test_a_connection_of_the_programs_own_is_used_and_stays(cluster: Any) -> None:
     cluster.ray.is_on = True
     for address in (None, "auto", "10.1.2.3:6379"):
-        cluster.ClusterMember(address).end()
+        cluster.ClusterMembership(address).end()
     assert cluster.ray.started == []
     assert not cluster.ray.is_shut_down
     words = "connected to the Ray cluster at 10.1.2.3:6379, expected '10.9.9.9:1'; a process"
     with pytest.raises(cluster.NoCluster, match=words):
-        cluster.ClusterMember("10.9.9.9:1")
+        cluster.ClusterMembership("10.9.9.9:1")
 
 
 def test_the_address_may_be_in_the_environment(
     cluster: Any, monkeypatch: pytest.MonkeyPatch, port: int
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{port}")
-    cluster.ClusterMember(None).end()
+    cluster.ClusterMembership(None).end()
     assert "address" not in cluster.ray.started[0]  # Ray reads it itself
 
 
@@ -166,14 +166,14 @@ def test_an_address_without_a_cluster_is_refused_at_once(
     cluster: Any, address: str | None, words: str
 ) -> None:
     with pytest.raises(cluster.NoCluster, match=words):
-        cluster.ClusterMember(address)
+        cluster.ClusterMembership(address)
     assert cluster.ray.started == []
 
 
 def test_what_ray_says_of_an_address_is_told(cluster: Any) -> None:
     cluster.ray.error = ConnectionError("Could not find any running Ray instance.")
     with pytest.raises(cluster.NoCluster, match="can be joined at 'auto': Could not find any run"):
-        cluster.ClusterMember("auto")
+        cluster.ClusterMembership("auto")
     cluster.ray.error = None
-    cluster.ClusterMember("local").end()  # nothing was counted
+    cluster.ClusterMembership("local").end()  # nothing was counted
     assert not cluster.ray.is_on

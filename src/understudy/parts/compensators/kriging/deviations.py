@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array
 
 from understudy.core.types import Floats, Ints, Vectors
 
@@ -60,8 +60,11 @@ def returns(
         Entries beyond are buffers.
     """
     b = len(slots)
-    few = np.count_nonzero(weights) < b * b / 4
-    mixed = csr_array(weights) if few else weights
+    mixed: Any = weights
+    if np.count_nonzero(weights) < b * b / 4:
+        from scipy.sparse import csr_array  # here: it takes a while, and memory
+
+        mixed = csr_array(weights)
     sums = np.zeros((5, b))
     for updates, remembered in _pieces(fresh, memory, slots, n_parameters):
         remembered *= scale[:, None]

@@ -21,7 +21,9 @@
 //   data, labels, order, lengths, rates, start, correction, delta, outputs: type, device, length,
 //     density and alignment to one number: memory.py, in every call. Nobody writes order and labels
 //     meanwhile: they are copies.
-//   data hold n examples of p->inputs numbers: kernel_engine.py, in every call.
+//   data hold n examples of p->inputs numbers, or as many bytes: kernel_engine.py, in every call.
+//     Of bytes, `into` has room for a chunk of images as numbers, and terms are five for each channel:
+//     kernel_engine.py, which also tries all 256 bytes before any of them is trained on.
 //   order is in 0 .. n − 1, labels in 0 .. classes − 1, lengths are positive and add up to the number
 //     drawn: here, in every call, before anything is read; what is outside is counted, and no step
 //     taken. A label is looked at once more where it is used.
@@ -35,7 +37,7 @@
 #endif
 
 #define KERNELS_VERSION 1  // to be raised whenever a bit of a result changes
-#define KERNELS_INTERFACE 2  // to be raised whenever an argument or a field of a struct changes
+#define KERNELS_INTERFACE 3  // to be raised whenever an argument or a field of a struct changes
 
 typedef int64_t i64;
 #if BITS == 64
@@ -823,6 +825,54 @@ static void descend(const plan *p, const work *k, REAL lr) {
     }
 }
 
+// Images that are kept as bytes: those of a chunk become numbers when their turn comes. With the
+// terms of a channel, (byte / scale − mean) / std, each operation rounded once; a quotient is a
+// product with the inverse, given in two parts.
+enum { MOST_IMAGES = 64, TERMS = 5 };
+typedef struct {
+    i64 channels, size;  // of an image; numbers of a channel
+    REAL *into;
+    const REAL *terms;
+} pixels;
+static void unpack(const pixels *p, const uint8_t *restrict from, REAL *restrict into) {
+    for (i64 c = 0; c < p->channels; c++, from += p->size, into += p->size) {
+        const REAL *t = p->terms + c * TERMS;
+        REAL high = t[0], low = t[1], mean = t[2], high_std = t[3], low_std = t[4];
+        if (mean == 0 && high_std == 1 && low_std == 0) {  // the same, without three operations
+            for (i64 j = 0; j < p->size; j++) {
+                REAL value = (REAL)from[j];
+                into[j] = FMA(value, high, value * low);
+            }
+            continue;
+        }
+        for (i64 j = 0; j < p->size; j++) {
+            REAL value = (REAL)from[j];
+            value = FMA(value, high, value * low) - mean;
+            into[j] = FMA(value, high_std, value * low_std);
+        }
+    }
+}
+static const i64 in_turn[MOST_IMAGES] = {
+    0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
+    22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43,
+    44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
+// Which examples a chunk has, and where they lie. The next ones are asked for meanwhile: they lie
+// anywhere, so that no processor guesses which they are.
+static void look_at(work *k, const plan *p, const void *data, const pixels *bytes,
+                    const i64 *order, i64 left) {
+    i64 size = p->inputs * (bytes ? 1 : (i64)sizeof(REAL));
+    k->data = bytes ? bytes->into : data;
+    k->order = bytes ? in_turn : order;
+    for (i64 i = 0; i < k->images; i++) {
+        if (bytes && i + k->images < left) {
+            const char *next = (const char *)data + order[i + k->images] * size;
+            for (i64 j = 0; j < size; j += 64) __builtin_prefetch(next + j, 0, 2);
+        }
+        if (bytes)
+            unpack(bytes, (const uint8_t *)data + order[i] * size, bytes->into + i * size);
+    }
+}
+
 // ---- what Python calls --------------------------------------------------------------------------
 
 EXPORT i64 understudy_version(void) { return KERNELS_VERSION; }
@@ -836,17 +886,23 @@ static i64 outside_of(const i64 *numbers, i64 n, i64 most) {
     return count;
 }
 
+// n bytes of one channel as numbers, as they are trained on.
+EXPORT void understudy_unpack(const pixels *p, const uint8_t *from, REAL *into) {
+    unpack(p, from, into);
+}
+
 // Trains one client: `steps` steps of lengths[s] examples each, listed in `order`, `drawn` in all,
-// of n that there are. Writes local − start into `delta`, returns the sum of the losses of all
+// of n that there are: numbers, or bytes where `bytes` says how they become numbers. Writes local − start into `delta`, returns the sum of the losses of all
 // examples. Where indices, labels or lengths are outside of what there is: counts them in
 // `outside`, returns NaN, and touches nothing else.
 EXPORT double understudy_train(const plan *p, const op *ops, const i64 *offsets, const tap *taps,
-                               REAL *arena, const REAL *data, i64 n, const i64 *labels,
-                               const i64 *order, const i64 *lengths, i64 drawn, i64 steps,
-                               const rates *h, const REAL *start, const REAL *correction,
+                               REAL *arena, const void *data, const pixels *bytes, i64 n,
+                               const i64 *labels, const i64 *order, const i64 *lengths, i64 drawn,
+                               i64 steps, const rates *h, const REAL *start, const REAL *correction,
                                uint64_t seed, REAL *delta, i64 *outside) {
     REAL *w = arena + p->weights, *g = arena + p->gradient, *v = arena + p->velocity;
-    work k = {ops, offsets, taps, arena, w, g, data, order, labels, 0, 0, 0, 1, 0, 0};
+    work k = {ops, offsets, taps, arena, w, g, 0, 0, labels, 0, 0, 0, 1, 0, 0};
+    const i64 *first = order;
     double total = 0;
     i64 counted = 0;
     *outside = outside_of(order, drawn, n) + outside_of(labels, drawn, p->classes);
@@ -867,11 +923,12 @@ EXPORT double understudy_train(const plan *p, const op *ops, const i64 *offsets,
         for (k.position = 0; k.position < B; left--) {
             k.images = (B - k.position + left - 1) / left;
             k.add = k.position > 0;
+            look_at(&k, p, data, bytes, order, drawn - (order - first));
             forward(&k, p->n_ops);
             total += cross_entropy(p, &k, B);
             backward(&k, p->n_ops);
             k.position += k.images;
-            k.order += k.images;
+            order += k.images;
             k.labels += k.images;
         }
         if (plain) descend(p, &k, (REAL)h->lr);
@@ -884,15 +941,16 @@ EXPORT double understudy_train(const plan *p, const op *ops, const i64 *offsets,
 // What the model says to n of `examples` examples, nothing dropped: (n, classes). Returns how many
 // of the indices are outside of what there is; nothing is written then.
 EXPORT i64 understudy_outputs(const plan *p, const op *ops, const i64 *offsets, const tap *taps,
-                              REAL *arena, const REAL *data, i64 examples, const i64 *order, i64 n,
-                              const REAL *params, REAL *outputs) {
+                              REAL *arena, const void *data, const pixels *bytes, i64 examples,
+                              const i64 *order, i64 n, const REAL *params, REAL *outputs) {
     REAL *w = arena + p->weights;
-    work k = {ops, offsets, taps, arena, w, 0, data, order, 0, 0, 0, 0, 0, 0, 0};
+    work k = {ops, offsets, taps, arena, w, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
     i64 outside = outside_of(order, n, examples);
     if (outside) return outside;
     memcpy(w, params, (size_t)p->d * sizeof(REAL));
-    for (; n > 0; n -= k.images, k.order += k.images) {
+    for (; n > 0; n -= k.images, order += k.images) {
         k.images = MIN(n, p->chunk);
+        look_at(&k, p, data, bytes, order, n);
         forward(&k, p->n_ops);
         for (i64 i = 0; i < k.images; i++, outputs += p->classes)
             memcpy(outputs, arena + p->logits.at + i * p->logits.image,

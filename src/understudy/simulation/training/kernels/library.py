@@ -20,7 +20,7 @@ import numpy as np
 from understudy.simulation.training.kernels.compile import file_name
 
 VERSION = 1  # of kernels.c: raised whenever a bit of a result changes
-INTERFACE = 2  # raised whenever an argument of its functions or a field of a struct changes
+INTERFACE = 3  # raised whenever an argument of its functions or a field of a struct changes
 FOLDER = Path(__file__).parent
 # what a processor must have for a build, by the names that Linux gives; the best comes first
 NEEDS = {
@@ -45,6 +45,7 @@ class Library:
     isa: str
     train: Any
     outputs: Any
+    unpack: Any
 
 
 @lru_cache(maxsize=1)
@@ -105,13 +106,15 @@ def opened(path: Path, isa: str) -> Library:
             "again"
         )
     train, outputs = library.understudy_train, library.understudy_outputs
-    tables = [_pointer] * 6  # the plan's, the arena, the data
+    unpack = library.understudy_unpack
+    tables = [_pointer] * 7  # the plan's, the arena, the data, and how its bytes become numbers
     lists, rest = [_pointer] * 3, (ctypes.c_uint64, _pointer, _pointer)
     train.argtypes = [*tables, _integer, *lists, _integer, _integer, *lists, *rest]
     train.restype = ctypes.c_double
     outputs.argtypes = [*tables, _integer, _pointer, _integer, _pointer, _pointer]
     outputs.restype = _integer
-    return Library(path, isa, train, outputs)
+    unpack.argtypes, unpack.restype = [_pointer] * 3, None
+    return Library(path, isa, train, outputs, unpack)
 
 
 def _numbers(library: ctypes.CDLL) -> tuple[int, ...]:

@@ -18,6 +18,7 @@ TYPES: dict[torch.dtype, np.dtype[Any]] = {
     torch.float32: np.dtype(np.float32),
     torch.float64: np.dtype(np.float64),
     torch.int64: np.dtype(np.int64),
+    torch.uint8: np.dtype(np.uint8),
 }
 
 

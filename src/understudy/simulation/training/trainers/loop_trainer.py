@@ -96,8 +96,7 @@ class LoopTrainer:
         """Train in worker processes: rows and results."""
         layout, workload = self.task.layout, self.task.workload
         if self._workers is None or self._params is None:
-            x, y = self.task.federation.shared()
-            self._workers = Workers(self.task.recipe, x.handle, y.handle, workload.n_workers)
+            self._workers = Workers(self.task.recipe, self.task.federation, workload.n_workers)
             self._params = Shared((layout.size,), layout.dtype)
         self._params.tensor.copy_(params)
         matrix = self._rows.shared(into, len(clients))

@@ -83,7 +83,7 @@ def join_or_start(address: str | None = None, **options: Any) -> None:
         )
 
 
-class ClusterMember:
+class ClusterMembership:
     """This process's connection to a cluster, for as long as anybody here needs it.
 
     Parameters
@@ -97,14 +97,14 @@ class ClusterMember:
     _n_members = 0  # of a connection that was made here
 
     def __init__(self, address: str | None) -> None:
-        with ClusterMember._changing:
+        with ClusterMembership._changing:
             if ray.is_initialized():
                 self._check_connected(address)
-                self._counts = ClusterMember._n_members > 0
+                self._counts = ClusterMembership._n_members > 0
             else:
                 _connect(address)
                 self._counts = True
-            ClusterMember._n_members += self._counts
+            ClusterMembership._n_members += self._counts
 
     def _check_connected(self, address: str | None) -> None:
         connected = ray.get_runtime_context().gcs_address
@@ -116,10 +116,10 @@ class ClusterMember:
 
     def end(self) -> None:
         """Leave; the last one closes the connection, and the cluster ends what it runs for us."""
-        with ClusterMember._changing:
+        with ClusterMembership._changing:
             counted, self._counts = self._counts, False
-            ClusterMember._n_members -= counted
-            if counted and ClusterMember._n_members == 0:
+            ClusterMembership._n_members -= counted
+            if counted and ClusterMembership._n_members == 0:
                 ray.shutdown()
 
 

@@ -73,11 +73,11 @@ class ClusterTrainer:
             raise ValueError(f"device: expected 'cpu' on a cluster, got {task.recipe.device!r}")
         alone = replace(task, workload=replace(task.workload, n_workers=1))
         kit = Kit.of(alone)
-        from understudy.simulation.training.trainers.ray_cluster import ClusterMember, ray
+        from understudy.simulation.training.trainers.ray_cluster import ClusterMembership, ray
 
         self.task, self.deaths, self._ray = task, 0, ray
         self._here, self._rows = local_trainer(alone), RowMemory(task.layout)
-        self._member = ClusterMember(address)
+        self._member = ClusterMembership(address)
         try:
             self._kit = ray.put(kit)
         except BaseException:

@@ -20,6 +20,7 @@ import torch
 from understudy._version import __version__
 from understudy.core.threads import one_thread
 from understudy.core.types import Ints
+from understudy.memory.pixels import inputs_of, stored_of
 from understudy.simulation.data.federation import Federation
 from understudy.simulation.training.jobs import each_row, versions
 from understudy.simulation.training.trainers.choice import local_trainer
@@ -79,7 +80,7 @@ class Kit:
     key: str
     needs: Mapping[str, str]  # what bits depend on
     pickled: np.ndarray[Any, np.dtype[np.uint8]]  # recipe, workload, and the data but x and y
-    x: Sent
+    x: Sent  # its bytes, where it is kept as such
     y: Sent
 
     @classmethod
@@ -88,15 +89,16 @@ class Kit:
         data = task.federation
         names = [item.name for item in fields(data) if item.name not in ("x", "y")]
         rest = {name: getattr(data, name) for name in names}
+        stored, scaling = stored_of(data.x)
         try:
-            text = cloudpickle.dumps((task.recipe, task.workload, rest))
+            text = cloudpickle.dumps((task.recipe, task.workload, rest, scaling))
         except Exception as error:  # a pickle runs anybody's code
             raise TypeError(
                 "the model, its loss or its local training cannot be sent to a cluster: "
                 f"{type(error).__name__}: {error}"
             ) from error
         pickled = np.frombuffer(text, dtype=np.uint8)
-        return cls(uuid.uuid4().hex, bits_need(), pickled, Sent.of(data.x), Sent.of(data.y))
+        return cls(uuid.uuid4().hex, bits_need(), pickled, Sent.of(stored), Sent.of(data.y))
 
     def task(self) -> TrainingTask:
         """The task, on a machine that trains it to the same bits."""
@@ -112,14 +114,15 @@ class Kit:
                 f"this one: it has {'; '.join(others)}"
             )
         try:
-            recipe, workload, rest = cloudpickle.loads(self.pickled)
+            recipe, workload, rest, scaling = cloudpickle.loads(self.pickled)
         except Exception as error:
             raise OtherNode(
                 f"the machine {socket.gethostname()} of the cluster cannot load the model, its "
                 f"loss or its local training: {type(error).__name__}: {error}. Their modules must "
                 "be importable there"
             ) from error
-        return TrainingTask(Federation(self.x.tensor(), self.y.tensor(), **rest), recipe, workload)
+        x = inputs_of(self.x.tensor(), scaling)
+        return TrainingTask(Federation(x, self.y.tensor(), **rest), recipe, workload)
 
 
 def bits_need() -> dict[str, str]:

@@ -92,7 +92,8 @@ class TrainingTask:
         """
         recipe = replace(self.recipe, module=copy.deepcopy(self.recipe.module))
         data, device = self.federation, recipe.device
-        return engine_for(recipe, data.x.to(device), data.y.to(device))
+        on_device = data.x if device == "cpu" else data.x.to(device)
+        return engine_for(recipe, on_device, data.y.to(device))
 
     def arrivals(self, cohort: Cohort, rows: Vectors, trained: Trained) -> Arrivals:
         """What the asked clients send, from their trained rows and what an engine says of each."""
