@@ -21,27 +21,35 @@ def tune_of(study: Study) -> Tune:
     return study.tune
 
 
-def finished_trials(study: Study, runs: Path) -> pd.DataFrame:
-    """Labels, seed and score of every trial in those blocks in which all of them are done."""
+def finished_trials(study: Study, runs: Path, known: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Labels, seed and score of every trial in those blocks in which all of them are done.
+
+    What the runs do not have may be known already: rows that are new in a study are tried alone.
+    """
     trials = study.tuning()
     with Store.open(runs) as store:
         done = trial_results(store, trials)
-    names = ["strategy", "availability", "block", TUNED, "seed", tune_of(study).metric]
-    if done.empty:
+    places = ["strategy", "availability", "block", TUNED, "seed"]
+    names = [*places, tune_of(study).metric]
+    parts = [part[names] for part in (known, done) if part is not None and not part.empty]
+    if not parts:
         return pd.DataFrame(columns=names)
-    there = set(done["key"])
-    open_blocks = {cell.labels["block"] for cell in trials if cell.key not in there}
-    return done[~done["block"].isin(open_blocks)][names]
+    scores = pd.concat(parts).drop_duplicates(places, keep="last")
+    wanted = pd.DataFrame([{**cell.labels, "seed": cell.seed} for cell in trials])[places]
+    found = wanted.merge(scores, how="left", on=places, indicator=True)
+    open_blocks = set(found.loc[found["_merge"] == "left_only", "block"])
+    return found[~found["block"].isin(open_blocks)][names].reset_index(drop=True)
 
 
 def write_trials(name: str, docs: Path, runs: Path, *, whole: bool) -> None:
     """Write ``tuning.csv`` of a study; with `whole` only once the trials of all blocks are done."""
     study = built_in(name, SCALE)
-    done = finished_trials(study, runs)
+    path = docs / "results" / name / TRIALS
+    known = pd.read_csv(path) if path.is_file() else None
+    done = finished_trials(study, runs, known)
     blocks = {cell.labels["block"] for cell in study.tuning()}
     if done.empty or (whole and set(done["block"]) != blocks):
         return
-    path = docs / "results" / name / TRIALS
     path.parent.mkdir(parents=True, exist_ok=True)
     done.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from tools.claims import verdicts
 from tools.claims.page_claims import claim_lines
 from tools.claims.page_figures import Figure, figure_lines, hours_of, read_figures
+from tools.claims.page_readings import readings_lines
 from tools.claims.page_tables import table
 from tools.claims.paper_claims import Claim, read_claims
 from tools.claims.paper_figures import caption
@@ -215,6 +216,7 @@ def _of_paper(
     for study in dict.fromkeys(verdict.claim.study for verdict in run):
         mine = [verdict for verdict in run if verdict.claim.study == study]
         yield from _of_study(study, mine, book, sizes, drawn, papers)
+    yield from readings_lines(paper, book, sizes)
     withdrawn = [verdict.claim for verdict in judged if verdict.verdict == verdicts.WITHDRAWN]
     if withdrawn:
         yield f"### {paper}: withdrawn"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from tools import home_table
 from tools.home_table import HOMES, Result
+from tools.trials import TRIALS, finished_trials
 from understudy.studies.definition import builtins
 from understudy.studies.statistics.export import CELLS
+from understudy.studies.store.store import Store
 
 DOCS = Path(__file__).parents[3] / "docs"
 THERE = [home for home in HOMES if (DOCS / "results" / home.study / CELLS).is_file()]
@@ -51,3 +54,17 @@ def test_the_rival_is_the_best_on_validation_data(home: home_table.Home) -> None
         found = others.groupby(["strategy", "tuned"])[result.scores.metric].mean() * sign
         assert sign * result.scores.picked(block, best) == found.min()
         assert result.seeds >= 5
+
+
+def test_trials_of_new_rows_are_added_to_those_known(tmp_path: Path) -> None:
+    """A row that is new in a study is tried alone; a block counts once all its trials are known."""
+    study = builtins.built_in("fdms-home", "results")
+    with Store.open(tmp_path, write=True):
+        pass  # no runs yet
+    known = pd.read_csv(DOCS / "results" / "fdms-home" / TRIALS)
+    whole = finished_trials(study, tmp_path, known)
+    assert len(whole) == len(study.tuning())
+    pd.testing.assert_frame_equal(whole, known, check_dtype=False)
+    part = known[~((known["block"] == "alpha_0.7") & (known["strategy"] == "kriging"))]
+    assert set(finished_trials(study, tmp_path, part)["block"]) == {"alpha_0.5"}
+    assert finished_trials(study, tmp_path).empty
