@@ -14,6 +14,7 @@ import pytest
 from tools.claims.results_book import TRIALS
 from tools.trials import tuned_part
 from understudy.studies.definition import builtins
+from understudy.studies.definition.errors import StudyError
 from understudy.studies.statistics.export import read
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results"
@@ -45,12 +46,12 @@ KEYS = {
     "fedar-fig5": "e0899e9f5b878bab",
     "fedar-rho": "7da2f672ca5a9001",
     "fedar-size": "d676a54c1370920b",
-    "fdms-readings": "180b16598a6b81b4",
+    "fdms-readings": "8fb319ae362c08de",
     "fedgs-readings": "3b53c2f91a0e22ed",
     "fedar-readings": "0b1385c1306a0795",
-    "fdms-home": "b9573504713f4240",
+    "fdms-home": "fa5a17b22a7a62fe",
     "fedgs-home": "29b816081535f0a3",
-    "fedar-home": "f81dfffdcc8caa76",
+    "fedar-home": "6dac7bc8e949bf2f",
 }
 
 
@@ -63,9 +64,13 @@ def test_exported_results_are_those_of_the_studies_as_they_are(name: str) -> Non
     for scale in builtins.scales_of(name)[1:]:
         tuned: tuple[str, ...] = ()
         if (RESULTS / name / TRIALS).exists():
-            part, picks = tuned_part(name, RESULTS.parent, scale)
-            tuned = part.blocks
-            made |= {cell.key for cell in part.cells(picks)}
+            try:
+                part, picks = tuned_part(name, RESULTS.parent, scale)
+            except StudyError:  # a scale whose own trials were not run
+                pass
+            else:
+                tuned = part.blocks
+                made |= {cell.key for cell in part.cells(picks)}
         cells = builtins.built_in(name, scale).cells()
         made |= {cell.key for cell in cells if cell.labels.get("block") not in tuned}
     assert [row.key for row in rows if row.key not in made] == []

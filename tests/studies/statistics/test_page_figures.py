@@ -83,7 +83,7 @@ def test_every_study_of_a_figure_is_on_the_list() -> None:
 def test_what_cannot_be_read_is_told(tmp_path: Path, line: str, words: str) -> None:
     head = '[[figure]]\npaper = "FL-FDMS"\nplace = "fig. 3"\nshows = "scores"\n'
     (tmp_path / FIGURES).write_text(head + line)
-    with pytest.raises(ValueError, match="^FL-FDMS, fig. 3: ") as error:
+    with pytest.raises(ValueError, match=r"^FL-FDMS, fig\. 3: ") as error:
         read_figures(tmp_path / FIGURES)
     assert words in str(error.value)
 
