@@ -3,8 +3,7 @@
 ``python -m tools.concord_table docs`` (``make concord``) makes ``docs/concord.md`` of what lies in
 ``docs/results/concord``: `understudy export concord --to docs/results` puts it there. Blocks of the
 study that are not there are named as not run. ``docs/results/concord-in-words.txt``, if it is
-there, is put above the tables. ``python -m tools.concord_table docs RUNS`` first writes what the
-trials of the tuned blocks scored, ``tuning.csv``, from a folder of runs.
+there, is put above the tables.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from tools.concord_cells import (
     is_full,
     strategy_names,
 )
-from tools.trials import write_trials
 from understudy.studies.statistics.export import CELLS, read
 from understudy.studies.statistics.paired_tests import SIGNIFICANT, interval
 from understudy.studies.statistics.text_table import number
@@ -86,7 +84,6 @@ COMMANDS = """\
 ```sh
 understudy run concord --scale results --block digits      # block by block, or all without --block
 understudy export concord --to docs/results
-python -m tools.concord_table docs runs    # what the trials of tuned blocks scored, and this page
 make concord                               # this page
 ```
 """
@@ -340,13 +337,10 @@ def page(docs: Path) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: Sequence[str]) -> None:
-    """``python -m tools.concord_table docs [RUNS]``"""
-    docs = Path(arguments[0])
-    for runs in arguments[1:]:
-        write_trials(STUDY, docs, Path(runs), whole=False)
+def main(docs: Path) -> None:
+    """``python -m tools.concord_table docs``"""
     (docs / PAGE).write_text(page(docs), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(Path(sys.argv[1]))

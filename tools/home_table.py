@@ -2,8 +2,6 @@
 
 ``python -m tools.home_table docs`` (``make home``) makes ``docs/home.md`` from the files below
 ``docs/results``: the exported cells and curves of the three studies, and what their trials scored.
-``python -m tools.home_table docs RUNS`` first writes those scores, ``tuning.csv``, from a folder of
-runs.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from tools.claims.results_book import SCALE, TRIALS
-from tools.trials import tune_of, tuned_part, write_trials
+from tools.trials import tune_of, tuned_part
 from understudy.studies.definition.builtins import built_in
 from understudy.studies.definition.grid import TUNED, pick_name
 from understudy.studies.definition.tune_table import Picks
@@ -78,7 +76,7 @@ COMMANDS = """\
 ```sh
 understudy run fdms-home --scale results     # and fedgs-home, fedar-home
 understudy export fdms-home --to docs/results
-python -m tools.home_table docs runs         # what the trials scored, and this page
+make home                                    # this page
 ```
 """
 
@@ -272,16 +270,12 @@ def _in_full(result: Result) -> Iterator[str]:
         yield ""
 
 
-def main(arguments: Sequence[str]) -> None:
-    """``python -m tools.home_table docs [RUNS]``"""
-    docs = Path(arguments[0] if arguments else "docs")
-    for runs in arguments[1:]:
-        for home in HOMES:
-            write_trials(home.study, docs, Path(runs), whole=True)
+def main(docs: Path) -> None:
+    """``python -m tools.home_table docs``"""
     page = docs / PAGE
     page.write_text(text(docs), encoding="utf-8", newline="\n")
     print(page)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(Path(sys.argv[1]))

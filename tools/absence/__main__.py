@@ -1,7 +1,7 @@
-"""``python -m tools.absence docs [RUNS]``: make the page of the benchmark, ``docs/benchmark.md``.
+"""``python -m tools.absence docs``: make the page of the benchmark, ``docs/benchmark.md``.
 
 It is made of what lies in ``docs/results/absence``: `understudy export absence --to docs/results`
-puts it there. With a folder of runs, what the trials of the tuned blocks scored is written first.
+puts it there.
 """
 
 from __future__ import annotations
@@ -9,15 +9,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tools.absence.cells import SCALE, STUDY
+from tools.absence.cells import STUDY
 from tools.absence.page import PAGE, page
-from tools.trials import write_trials
 
 
-def main(docs: Path, runs: Path | None = None) -> None:
+def main(docs: Path) -> None:
     """Write the page and its pictures; pictures of another name go."""
-    if runs is not None:
-        write_trials(STUDY, docs, runs, whole=False, scale=SCALE)
     text, pictures = page(docs)
     folder = docs / "results" / STUDY
     for old in folder.glob("map-*.svg"):
@@ -29,4 +26,4 @@ def main(docs: Path, runs: Path | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:3]))
+    main(Path(sys.argv[1]))

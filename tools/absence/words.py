@@ -46,8 +46,7 @@ COMMANDS = """\
 ```sh
 understudy run absence --scale standard --block digits    # block by block, or all without --block
 understudy export absence --to docs/results
-python -m tools.absence docs runs    # what the trials of tuned blocks scored, and this page
-make benchmark                       # this page
+make benchmark    # this page
 ```
 
 A method of your own gets its row by `--with`: see [studies](studies.md).

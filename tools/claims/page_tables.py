@@ -25,7 +25,8 @@ def table(metric: str, rows: Sequence[Row]) -> Iterator[str]:
     rows = list(rows) if metric in OF_ALL else [row for row in rows if _has(row, metric, known)]
     shown = measure(metric)
     groups = row_groups(rows)
-    yield f"{shown.head[0].upper()}{shown.head[1:]}: mean over seeds ± half of its 95 % interval."
+    head = f"{shown.head[0].upper()}{shown.head[1:]}{_over(shown)}"
+    yield f"{head}: mean over seeds ± half of its 95 % interval."
     yield ""
     yield f"| strategy | {' | '.join(_group_words(group) for group in groups)} |"
     yield "| --- |" + " ---: |" * len(groups)
@@ -36,6 +37,12 @@ def table(metric: str, rows: Sequence[Row]) -> Iterator[str]:
         ]
         yield f"| {strategy} | {' | '.join(cells)} |"
     yield ""
+
+
+def _over(shown: Measure) -> str:
+    """What tells measures of the same name apart: of which rounds, and about what."""
+    words = shown.about.partition(": ")[2].rstrip(".")
+    return f" ({words})" if shown.over is not None and words else ""
 
 
 def _has(row: Row, metric: str, known: Sequence[Row]) -> bool:

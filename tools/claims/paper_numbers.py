@@ -50,7 +50,10 @@ PANELS: dict[str, tuple[tuple[str, Mapping[str, object]], ...]] = {
     "cifar10 shards medium": (("fdms-fig5", {"block": "medium"}), ("fdms-fig2", {"alpha": 0.5})),
     "cifar10 shards low": (("fdms-fig5", {"block": "low"}),),
     "fmnist a0.3": (("fdms-fmnist", {"alpha": 0.3}),),
-    "fmnist a0.5": (("fdms-fmnist", {"alpha": 0.5}),),
+    "fmnist a0.5": (
+        ("fdms-fmnist", {"alpha": 0.5}),
+        ("fdms-readings", {"block": "fmnist_batch"}),
+    ),
     "fmnist a0.7": (("fdms-fmnist", {"alpha": 0.7}),),
 }
 Curve = Mapping[int, float]  # accuracy by round

@@ -37,6 +37,8 @@ TRIALS = "tuning.csv"  # what the trials of a study that tunes scored (tools.hom
 OTHER_PAGES = ("concord", "server-step")  # studies that have a page of their own
 CORES = 2  # hours are told for a machine of so many
 OWN_SIZE = "At the paper's own size"
+WHOLE = "its own size"
+NOT_ITS_OWN = {"FedAR": "all data"}  # its rounds and seeds are not given
 # what scale `paper` is where the paper does not say all of it; the longest beginning counts
 NOT_GIVEN = {
     "fedar-": "All data and rounds of MIFA's defaults; the paper gives neither rounds nor seeds",

@@ -15,11 +15,21 @@ from pathlib import Path
 
 from tools.claims import verdicts
 from tools.claims.page_claims import claim_lines
+from tools.claims.page_figures import Figure, figure_lines, hours_of, read_figures
+from tools.claims.page_readings import readings_lines
 from tools.claims.page_tables import table
 from tools.claims.paper_claims import Claim, read_claims
 from tools.claims.paper_figures import caption
 from tools.claims.paper_numbers import PaperNumbers
-from tools.claims.results_book import PAPER, SCALE, Book, Sizes, has_values
+from tools.claims.results_book import (
+    NOT_ITS_OWN,
+    PAPER,
+    SCALE,
+    WHOLE,
+    Book,
+    Sizes,
+    has_values,
+)
 from tools.claims.results_pictures import overview, pictures
 from tools.claims.verdicts import Verdict
 from understudy.studies.definition.builtins import NAMES, listed
@@ -80,8 +90,8 @@ IN_SHORT = "in-short.txt"  # ten rows for those who read no further, beside the 
 OVERVIEW = "verdicts.svg"
 ASIDE = (verdicts.NOT_RUN, verdicts.WITHDRAWN)
 README_TABLE = re.compile(r"(<!-- verdicts: made by `make results` -->\n).*?(<!-- -->)", re.S)
-WHOLE, REDUCED = "its own size", "reduced"
-NOT_ITS_OWN = {"FedAR": "all data"}  # its rounds and seeds are not given
+REDUCED = "reduced"
+FIGURES = "paper-figures.toml"
 
 
 def write_page(docs: str | Path) -> Path:
@@ -99,7 +109,8 @@ def write_page(docs: str | Path) -> Path:
     counts = counted(judged_claims(claims, book, sizes), book, sizes)
     (folder / "results" / OVERVIEW).write_bytes(overview(counts, verdicts.VERDICTS))
     page = folder / "results.md"
-    words = text(claims, book, list(drawn), papers, in_short(folder))
+    figures = read_figures(folder / FIGURES)
+    words = text(claims, book, list(drawn), papers, in_short(folder), figures)
     page.write_text(words, encoding="utf-8", newline="\n")
     readme = folder.absolute().parent / "README.md"
     if readme.is_file():
@@ -133,6 +144,7 @@ def text(
     drawn: Sequence[tuple[str, str]] = (),
     papers: PaperNumbers | None = None,
     lines: str = "",
+    figures: Sequence[Figure] = (),
 ) -> str:
     """The page."""
     sizes = Sizes()
@@ -140,7 +152,8 @@ def text(
     page = [TITLE, "## In short", "", f"![verdicts by paper](results/{OVERVIEW})", ""]
     page += [lines, ""] if lines else []
     n_readings = sum(claim.reading for claim in claims)
-    page += [*_summary(counted(judged, book, sizes), n_readings), RULE]
+    page += [*_summary(counted(judged, book, sizes), n_readings)]
+    page += [*figure_lines(figures, book, sizes), RULE]
     for paper, of_paper in groupby(judged, key=lambda verdict: _paper(verdict.claim)):
         page += _of_paper(paper, list(of_paper), book, sizes, drawn, papers or PaperNumbers())
     return "\n".join(page).rstrip() + "\n"
@@ -203,6 +216,7 @@ def _of_paper(
     for study in dict.fromkeys(verdict.claim.study for verdict in run):
         mine = [verdict for verdict in run if verdict.claim.study == study]
         yield from _of_study(study, mine, book, sizes, drawn, papers)
+    yield from readings_lines(paper, book, sizes)
     withdrawn = [verdict.claim for verdict in judged if verdict.verdict == verdicts.WITHDRAWN]
     if withdrawn:
         yield f"### {paper}: withdrawn"
@@ -228,8 +242,7 @@ def _of_paper(
 
 def _waiting(claim: Claim, book: Book, sizes: Sizes) -> str:
     at_paper_size = has_values(claim) or claim.all_rounds
-    hours = sizes.hours(sizes.missing(claim, book, PAPER if at_paper_size else SCALE))
-    words = "under 0.1" if hours < 0.1 else f"{hours:.1f}" if hours < 10 else f"{hours:,.0f}"
+    words = hours_of(sizes.hours(sizes.missing(claim, book, PAPER if at_paper_size else SCALE)))
     study = claim.study if claim.block is None else f"{claim.study} ({claim.block})"
     return f"| {claim.id} | {claim.words} | {claim.place} | {study} | {words} |"
 

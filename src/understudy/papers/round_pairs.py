@@ -1,4 +1,4 @@
-"""Round paired with round: how FedAR's Table 2 can only have been tested.
+"""Round paired with round: what FedAR's Table 2 fits; the paper does not say what it pairs.
 
 Rounds of one run follow from each other, so they are no independent observations: such a p-value
 becomes as small as one likes with more rounds. It is here to be held beside the honest one, in

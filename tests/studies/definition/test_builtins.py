@@ -96,7 +96,7 @@ CELLS = {
     # as read, server step, steps, 80 %, 320 units, LeNet, race 5 each; distance 2; Dropout full in
     # round 0 1; four kinds of absence 4 each; friends absent at two α 3 each; CIFAR-10 5, with
     # four seeds
-    "fdms-readings": (60 + 15, 60 * 5 + 10 * 4 + 5 * 8, 75 * 10),
+    "fdms-readings": (60 + 20, 60 * 5 + 10 * 4 + 5 * 8 + 5 * 5, 80 * 10),
     # as read 16; scale 12; edges, graph, one start, reported losses, losses on training data, β,
     # the same clients, variances 8 each; epochs and ten per cent 12 each; days 4; drawn data 16;
     # the calibration of MDF 6, with ten seeds
@@ -108,9 +108,9 @@ CELLS = {
     # two; cycles 4; late 8
     "newer-readings": (62, 62 * 5, 62 * 10),
     # seven methods at two α; eleven in four modes; eight at two p_min
-    "fdms-home": (2 * 7, 2 * 7 * 5, 2 * 7 * 10),
+    "fdms-home": (2 * 9, 2 * 9 * 5, 2 * 9 * 10),
     "fedgs-home": (4 * 11, 4 * 11 * 5, 4 * 11 * 10),
-    "fedar-home": (2 * 8, 2 * 8 * 5, 2 * 8 * 5),
+    "fedar-home": (2 * 10, 2 * 10 * 5, 2 * 10 * 5),
 }
 
 

@@ -46,13 +46,13 @@ KEYS = {
     "fedar-fig5": "e0899e9f5b878bab",
     "fedar-rho": "7da2f672ca5a9001",
     "fedar-size": "d676a54c1370920b",
-    "fdms-readings": "180b16598a6b81b4",
+    "fdms-readings": "8fb319ae362c08de",
     "fedgs-readings": "3b53c2f91a0e22ed",
     "fedar-readings": "0b1385c1306a0795",
     "newer-readings": "19ffea31f6baa7fb",
-    "fdms-home": "b9573504713f4240",
+    "fdms-home": "fa5a17b22a7a62fe",
     "fedgs-home": "29b816081535f0a3",
-    "fedar-home": "f81dfffdcc8caa76",
+    "fedar-home": "6dac7bc8e949bf2f",
 }
 
 

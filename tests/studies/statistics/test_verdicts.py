@@ -10,6 +10,7 @@ import pytest
 
 from tools.claims import page_claims, results_page, verdicts
 from tools.claims.contrast_words import contrast_words
+from tools.claims.page_figures import read_figures
 from tools.claims.paper_claims import (
     ClaimError,
     Contrast,
@@ -846,7 +847,8 @@ def test_the_projects_own_page_is_current():
     claims, book, papers = results_page.read_all(CLAIMS.parent)
     drawn = results_page.pictures(book, papers)
     lines = results_page.in_short(CLAIMS.parent)
-    made = results_page.text(claims, book, list(drawn), papers, lines)
+    figures = read_figures(CLAIMS.parent / results_page.FIGURES)
+    made = results_page.text(claims, book, list(drawn), papers, lines, figures)
     assert page.read_text(encoding="utf-8") == made
 
 
