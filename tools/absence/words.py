@@ -23,7 +23,7 @@ told the chances of presence, which nobody knows: it is shown and can be no cell
 `f3ast` and `fedlaavg` ask a fifth of the clients at most, all others everyone who is there.
 
 Server steps that follow from the updates do not spare the tuning (study `server-step`,
-[`Extrapolated`](algorithms/fedexp.md)), so there are two parts: each method at a server that was
+[`Extrapolated`](algorithms/extrapolated.md)), so there are two parts: each method at a server that was
 picked for it, and all at one.
 """
 TUNED_WORDS = """\
