@@ -33,6 +33,7 @@ from tools.absence.words import (
     TARGET_WORDS,
     TITLE,
     TUNED_WORDS,
+    listed,
 )
 from understudy.plots import svg
 from understudy.studies.statistics.text_table import NOTHING, number
@@ -112,7 +113,7 @@ def in_situations(table: Table) -> Iterator[str]:
     (first, *_) = alike(table)
     places = [place for place in table.places() if place[0] in first]
     servers = "each at its tuned server" if table.is_tuned else "at one server for all"
-    yield SITUATIONS.format(data=" and ".join(first), servers=servers)
+    yield SITUATIONS.format(data=listed(first), servers=servers)
     yield ""
     yield "| situation | cells | least regret | ahead of `fedavg` | next | ahead of that |"
     yield "| --- | ---: | --- | ---: | --- | ---: |"
@@ -135,31 +136,40 @@ def _of_group(
 ) -> Iterator[str]:
     seeds = sorted({len(table.seeds(place)) for place in places})
     words = " and ".join(map(str, seeds))
-    yield f"### {' and '.join(data).capitalize()}"
+    yield f"### {_head(listed(data))}"
     yield ""
     yield f"{len(places)} {'cell' if len(places) == 1 else 'cells'}, {words} seeds in each."
     yield ""
     yield f"```{{image}} results/{STUDY}/{picture}"
-    yield f":alt: Regret of each method in each cell of {' and '.join(data)}"
+    yield f":alt: Regret of each method in each cell of {listed(data)}"
     yield "```"
     yield ""
     priced = [name for name in data if table.target(name) is not None]
     heads = ["method", "mean regret", "largest regret", "in", "best or within noise"]
-    heads += [f"{name}: reached, rounds, MB" for name in priced]
+    heads += [f"{listed([name])}: reached, rounds, MB" for name in priced]
     yield f"| {' | '.join(heads)} |"
     yield f"| --- | ---: | ---: | --- | ---: |{' ---: |' * len(priced)}"
     for one in order:
         cells = [
-            f"`{one.method}`", spread(one.mean), spread(one.worst), ", ".join(one.worst_place),
+            f"`{one.method}`", spread(one.mean), spread(one.worst), _named(one.worst_place),
             f"{one.best_or_level} of {len(places)}",
             *(_price(table, one.method, name) for name in priced),
         ]  # fmt: skip
         yield f"| {' | '.join(cells)} |"
     if priced:
         targets = {name: number(100 * (table.target(name) or 0), 1) for name in priced}
-        shown = ", ".join(f"{name} {target} %" for name, target in targets.items())
+        shown = ", ".join(f"{listed([name])} {target} %" for name, target in targets.items())
         yield ""
         yield TARGET_WORDS.format(share=f"{100 * TARGET:.0f}", shown=shown)
+
+
+def _named(place: Place) -> str:
+    data, absence = place
+    return f"{listed([data])}, {absence}"
+
+
+def _head(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def spread(found: Spread) -> str:
@@ -195,14 +205,14 @@ def memory(tables: Sequence[Table]) -> Iterator[str]:
 
 def _told_size(block: str) -> str:
     own = next(one for one in in_study()["block"] if one["name"] == block)
-    return f"{block}, {own['data']['n_clients']} clients"
+    return f"{listed([block])}, {own['data']['n_clients']} clients"
 
 
 def whole(table: Table, data: str) -> Iterator[str]:
     """Accuracy and regret in each cell of one data set."""
     places = table.places(data)
     server = "tuned servers" if table.is_tuned else "one server"
-    yield f"### {data.capitalize()}, {server}: all cells"
+    yield f"### {_head(listed([data]))}, {server}: all cells"
     yield ""
     names = [FULL, *_rows(table, standings(table, places))]
     picks = [name for (_, name) in table.servers] if table.is_tuned else []

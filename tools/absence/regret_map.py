@@ -13,6 +13,7 @@ from matplotlib.patches import Patch
 
 from tools.absence.cells import Place, Table
 from tools.absence.regret import gap, is_level
+from tools.absence.words import listed
 from understudy.plots.style import canvas
 
 BOUNDS = (0, 1, 2, 4, 8, 16, 32, 100)  # points
@@ -76,7 +77,7 @@ def _name_data(axes: Axes, places: Sequence[Place]) -> None:
         if column < len(places) and places[column][0] == places[start][0]:
             continue
         middle = (start + column - 1) / 2
-        axes.text(middle, -0.8, places[start][0], ha="center", va="bottom", fontsize=9)
+        axes.text(middle, -0.8, listed([places[start][0]]), ha="center", va="bottom", fontsize=9)
         if column < len(places):
             axes.axvline(column - 0.5, color="#808080", linewidth=2)
         start = column

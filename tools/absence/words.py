@@ -1,5 +1,14 @@
 """What the page of the benchmark says around its tables."""
 
+from collections.abc import Sequence
+
+NAMES = {
+    "digits": "digits",
+    "synthetic": "Synthetic",
+    "fmnist": "Fashion-MNIST",
+    "cifar10": "CIFAR-10",
+}
+
 TITLE = """\
 # The benchmark: absent clients
 
@@ -23,8 +32,8 @@ told the chances of presence, which nobody knows: it is shown and can be no cell
 `f3ast` and `fedlaavg` ask a fifth of the clients at most, all others everyone who is there.
 
 Server steps that follow from the updates do not spare the tuning (study `server-step`,
-[`Extrapolated`](algorithms/extrapolated.md)), so there are two parts: each method at a server that was
-picked for it, and all at one.
+[`Extrapolated`](algorithms/extrapolated.md)), so there are two parts: each method at a server that
+was picked for it, and all at one.
 """
 TUNED_WORDS = """\
 ## Each method at its tuned server
@@ -63,3 +72,8 @@ MEMORY = """\
 What the server of a run without a folder holds in memory, the updates of one round from everybody
 who is asked among them, in vectors of the model's length (`Strategy.footprint`). With a folder,
 memories of clients are a file."""
+
+
+def listed(data: Sequence[str]) -> str:
+    """Names of data sets, for people."""
+    return " and ".join(NAMES.get(name, name) for name in data)
