@@ -689,7 +689,7 @@ def test_a_dry_run_names_data_that_are_not_here(study, command, monkeypatch):
 def test_without_a_name_quickstart_is_run(study, command):
     said = command("run", "--dry-run", "--rounds", "5", "--seeds", "1")
     assert said.out.startswith("quickstart: ")
-    assert "\n15 cells of 5 rounds at scale quick\n" in said.out
+    assert "\n17 cells of 5 rounds at scale quick\n" in said.out
 
 
 def test_columns_that_are_too_wide_are_cut():

@@ -34,16 +34,23 @@ class Exported:
     def __init__(self, docs: Path) -> None:
         self.docs = docs
         self.cells = ["key,strategy,availability,block,seed,rounds,megabytes"]
-        self.curves = ["key,round,test_accuracy"]
+        self.curves = ["key,round,test_accuracy,test_loss"]
 
     def add(
-        self, row: str, where: str, block: str, seed: int, accuracy: float, start: float = 0.0
+        self,
+        row: str,
+        where: str,
+        block: str,
+        seed: int,
+        accuracy: float,
+        start: float = 0.0,
+        loss: str = "0.5",
     ) -> None:
         """A run of 40 rounds and 80 megabytes; `start` is its accuracy in round 4."""
         key = f"{row} {where} {block} {seed}"
         self.cells.append(f"{key},{row},{where},{block},{seed},40,80")
-        self.curves.append(f"{key},4,{start or accuracy}")
-        self.curves.extend(f"{key},{t},{accuracy}" for t in range(31, 41))
+        self.curves.append(f"{key},4,{start or accuracy},0.5")
+        self.curves.extend(f"{key},{t},{accuracy},{loss}" for t in range(31, 41))
 
     def write(self) -> Path:
         folder = self.docs / "results" / "absence"
@@ -150,6 +157,16 @@ def test_a_method_of_ones_own_gets_its_row(made: Exported) -> None:
     text, _ = pages.page(made.write())
     assert "| `mine` | 0.0 (0.0 to 0.0) | 0.0 (0.0 to 0.0) |" in text
     assert "| `mine` | **95.0** | **95.0** |" in text
+
+
+@pytest.mark.parametrize("loss", ["", "1e26"], ids=["none", "large"])
+def test_runs_that_diverged_are_marked(made: Exported, loss: str) -> None:
+    for where, seed in product(("markov", "departure"), SEEDS):
+        lost = where == "markov" and seed != 302
+        made.add("scaffold", where, "digits", seed, 0.1, loss=loss if lost else "0.5")
+    text, _ = pages.page(made.write())
+    assert "| `scaffold` | 10.0 † (−72.0 ± 2.0) | 10.0 (−72.0 ± 2.0) |" in text
+    assert "| 0 of 2 | 4 | 0 %, –, – |" in text
 
 
 def test_a_row_that_lacks_a_seed_is_left_out(made: Exported) -> None:

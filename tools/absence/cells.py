@@ -24,6 +24,7 @@ KNOWS = ("known p",)  # told what nobody knows: shown, never the best of a cell
 TUNED, TRACE = "_tuned", "_trace"  # how names of blocks end
 LAST = 10  # evaluations at the end
 TARGET = 0.9  # of the accuracy with everybody present
+DIVERGED = 1000.0  # a test loss from which on nothing is learnt
 
 Place = tuple[str, str]  # data, absence
 
@@ -35,6 +36,7 @@ class Run:
     accuracy: float  # mean of the last ten evaluations
     curve: tuple[tuple[float, float], ...]  # round, accuracy
     megabytes: float | None  # sent in an average round, up and down
+    diverged: bool = False  # by its last test loss
 
     def rounds_to(self, target: float) -> float:
         """The first evaluated round with this accuracy; infinity where there is none."""
@@ -85,6 +87,11 @@ class Table:
         """With each seed, in the same order for all methods of a place."""
         rows = self.runs[place][method]
         return np.array([rows[seed].accuracy for seed in self.seeds(place)])
+
+    def n_diverged(self, method: str, places: Sequence[Place]) -> int:
+        """Of its runs there."""
+        runs = [run for place in places for run in self.runs[place][method].values()]
+        return sum(run.diverged for run in runs)
 
     def best(self, place: Place) -> str:
         """The method with the highest mean there; of equal ones the first."""
@@ -160,10 +167,12 @@ def _run(row: Row, points: Sequence[Mapping[str, float]]) -> Run:
     curve = [(p["round"], p["test_accuracy"]) for p in points if "test_accuracy" in p]
     values = [accuracy for _, accuracy in curve[-LAST:]]
     sent = row.measures.get("megabytes")
+    losses = [p.get("test_loss", np.inf) for p in points if "test_accuracy" in p]
     return Run(
         float(np.mean(values)) if values else float("nan"),
         tuple(curve),
         None if sent is None else sent / row.rounds,
+        diverged=bool(losses) and losses[-1] >= DIVERGED,
     )
 
 

@@ -145,14 +145,14 @@ def _of_group(
     yield "```"
     yield ""
     priced = [name for name in data if table.target(name) is not None]
-    heads = ["method", "mean regret", "largest regret", "in", "best or within noise"]
+    heads = ["method", "mean regret", "largest regret", "in", "best or within noise", "diverged"]
     heads += [f"{listed([name])}: reached, rounds, MB" for name in priced]
     yield f"| {' | '.join(heads)} |"
-    yield f"| --- | ---: | ---: | --- | ---: |{' ---: |' * len(priced)}"
+    yield f"| --- | ---: | ---: | --- | ---: | ---: |{' ---: |' * len(priced)}"
     for one in order:
         cells = [
             f"`{one.method}`", spread(one.mean), spread(one.worst), _named(one.worst_place),
-            f"{one.best_or_level} of {len(places)}",
+            f"{one.best_or_level} of {len(places)}", str(table.n_diverged(one.method, places)),
             *(_price(table, one.method, name) for name in priced),
         ]  # fmt: skip
         yield f"| {' | '.join(cells)} |"
@@ -240,6 +240,7 @@ def _cell(table: Table, name: str, place: Place) -> str:
     if not table.has(name, place):
         return NOTHING
     mean = number(100 * float(table.accuracies(name, place).mean()), 1)
+    mean += " †" if table.n_diverged(name, [place]) else ""
     if name == FULL:
         return mean
     if name == table.best(place):
@@ -247,8 +248,4 @@ def _cell(table: Table, name: str, place: Place) -> str:
     found = gap(table, name, place)
     half = "" if found.half is None else f" ± {number(found.half, 1)}"
     level = "" if name in KNOWS or not is_level(table, name, place) else " ○"
-    return (
-        f"{mean} (−{number(found.mean, 1)}{half}){level}"
-        if found.mean >= 0
-        else (f"{mean} (+{number(-found.mean, 1)}{half})")
-    )
+    return f"{mean} ({number(-found.mean, 1, signed=True)}{half}){level}"

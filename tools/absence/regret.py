@@ -61,7 +61,7 @@ def standings(table: Table, places: Sequence[Place]) -> list[Standing]:
     """Every method that was run in all these places, the least mean regret first.
 
     The interval is of a bootstrap over places, and within each over its seeds, which stay paired;
-    the best of a place is looked for anew in each draw.
+    the best of a place is looked for again in each draw.
     """
     methods = [m for m in table.methods if all(table.has(m, place) for place in places)]
     if not methods:

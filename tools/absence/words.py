@@ -27,9 +27,10 @@ many points a method is behind the one with the best mean in the same cell (data
 paired by seed, with half a 95 % interval. **Within noise**: that interval reaches zero. The best
 one was found with the seeds that are shown, which makes all regrets a little too large. **Mean
 regret** gives each cell the same weight; its interval is a bootstrap over cells and, within them,
-seeds, in which the best of a cell is looked for anew. `full` has everybody present. `known p` is
+seeds, in which the best of a cell is looked for again. `full` has everybody present. `known p` is
 told the chances of presence, which nobody knows: it is shown and can be no cell's best. `fedgs`,
-`f3ast` and `fedlaavg` ask a fifth of the clients at most, all others everyone who is there.
+`f3ast` and `fedlaavg` ask a fifth of the clients at most, all others everyone who is there. † and
+*diverged*: runs whose last test loss is above 1,000; the local step is the same for all.
 
 Server steps that follow from the updates do not spare the tuning (study `server-step`,
 [`Extrapolated`](algorithms/extrapolated.md)), so there are two parts: each method at a server that

@@ -34,7 +34,7 @@ from understudy.studies.statistics.groups import groups_of
 SCALE, PAPER = "results", "paper"
 FROM_CURVES = ("fluctuation_late", "loss_fluctuation_late")  # newer than some exports
 TRIALS = "tuning.csv"  # what the trials of a study that tunes scored (tools.home_table)
-OTHER_PAGES = ("concord", "server-step")  # studies that have a page of their own
+OTHER_PAGES = ("absence", "concord", "server-step")  # studies that have a page of their own
 CORES = 2  # hours are told for a machine of so many
 OWN_SIZE = "At the paper's own size"
 WHOLE = "its own size"

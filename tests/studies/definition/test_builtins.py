@@ -109,7 +109,7 @@ CELLS = {
     "newer-readings": (62, 62 * 5, 62 * 10),
     # seven methods at two α; eleven in four modes; eight at two p_min
     "fdms-home": (2 * 9, 2 * 9 * 5, 2 * 9 * 10),
-    "fedgs-home": (4 * 11, 4 * 11 * 5, 4 * 11 * 10),
+    "fedgs-home": (4 * 15, 4 * 15 * 5, 4 * 15 * 10),
     "fedar-home": (2 * 10, 2 * 10 * 5, 2 * 10 * 5),
 }
 

@@ -23,6 +23,7 @@ EXPORTED = sorted(path.parent.name for path in RESULTS.glob("*/cells.csv"))
 OWN = ("quickstart", "quickstart-tuned", "server-step", "concord", "absence")
 # of the keys of all cells at all scales, in their order
 KEYS = {
+    "absence": "091b493d50939381",
     "concord": "facfcbe13b0f2cce",
     "fdms-fig1": "ac341f159b3f1e6c",
     "fdms-fig2": "01f88956457f63b8",
@@ -51,7 +52,7 @@ KEYS = {
     "fedar-readings": "0b1385c1306a0795",
     "newer-readings": "19ffea31f6baa7fb",
     "fdms-home": "fa5a17b22a7a62fe",
-    "fedgs-home": "29b816081535f0a3",
+    "fedgs-home": "5ceaf4d45a6ac623",
     "fedar-home": "6dac7bc8e949bf2f",
 }
 
