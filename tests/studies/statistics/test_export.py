@@ -226,6 +226,13 @@ def test_a_cell_that_blocks_share_stays_in_the_block_that_is_not_exported():
     assert [one.labels["block"] for one in merged(kept, fresh).rows] == ["one", "two"]
 
 
+def test_the_curve_of_a_cell_that_blocks_share_is_written_once():
+    curve = ({"round": 1.0, "test_accuracy": 0.5}, {"round": 2.0, "test_accuracy": 0.75})
+    rows = (row("same", strategy="a", block="one"), row("same", strategy="a", block="two"))
+    text = curves_text(Exported(rows, {"same": curve}))
+    assert text == "key,round,test_accuracy\nsame,1,0.5\nsame,2,0.75\n"
+
+
 def test_two_cells_of_one_place_are_refused():
     rows = (row("first", strategy="a", level=1), row("second", strategy="a", level=1.0))
     with pytest.raises(ValueError, match=r"cells first and second .*level 1, strategy a, seed 0"):

@@ -356,7 +356,8 @@ def cells_text(exported: Exported) -> str:
 
 def curves_text(exported: Exported) -> str:
     """The table of curves: key, round, what is drawn."""
-    points = [(row.key, point) for row in exported.rows for point in exported.curves[row.key]]
+    keys = dict.fromkeys(row.key for row in exported.rows)  # blocks may share a cell
+    points = [(key, point) for key in keys for point in exported.curves[key]]
     names = [name for name in CURVE_COLUMNS if any(name in point for _, point in points)]
     lines = [
         [key, str(int(point["round"])), *(number_word(point.get(name)) for name in names)]
