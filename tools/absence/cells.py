@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -68,11 +68,6 @@ class Table:
     @property
     def data(self) -> list[str]:
         return list(dict.fromkeys(data for data, _ in self.runs))
-
-    @cached_property
-    def common(self) -> tuple[str, ...]:
-        """Methods that were run in every place; means over all places are of these alone."""
-        return tuple(m for m in self.methods if all(m in rows for rows in self.runs.values()))
 
     def places(self, data: str | None = None) -> list[Place]:
         return [place for place in self.runs if data in (None, place[0])]

@@ -147,13 +147,18 @@ def _of_group(
     priced = [name for name in data if table.target(name) is not None]
     heads = ["method", "mean regret", "largest regret", "in", "best or within noise", "diverged"]
     heads += [f"{listed([name])}: reached, rounds, MB" for name in priced]
+    heads += [f"{listed([name])}: ahead of `{situations.OUT}`" for name in data]
     yield f"| {' | '.join(heads)} |"
-    yield f"| --- | ---: | ---: | --- | ---: | ---: |{' ---: |' * len(priced)}"
+    yield f"| --- | ---: | ---: | --- | ---: | ---: |{' ---: |' * (len(priced) + len(data))}"
     for one in order:
         cells = [
             f"`{one.method}`", spread(one.mean), spread(one.worst), _named(one.worst_place),
             f"{one.best_or_level} of {len(places)}", str(table.n_diverged(one.method, places)),
             *(_price(table, one.method, name) for name in priced),
+            *(
+                situations.ahead(table, table.places(name), one.method, situations.OUT)
+                for name in data
+            ),
         ]  # fmt: skip
         yield f"| {' | '.join(cells)} |"
     if priced:

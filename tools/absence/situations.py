@@ -60,15 +60,15 @@ def rows(table: Table, places: Sequence[Place]) -> Iterator[str]:
             continue
         first = order[0].method
         second = order[1].method if len(order) > 1 else None
-        cells = [situation.words, str(len(own)), f"`{first}`", _ahead(table, own, first, OUT)]
+        cells = [situation.words, str(len(own)), f"`{first}`", ahead(table, own, first, OUT)]
         if second is None:
             cells += [NOTHING, NOTHING]
         else:
-            cells += [f"`{second}`", _ahead(table, own, first, second)]
+            cells += [f"`{second}`", ahead(table, own, first, second)]
         yield f"| {' | '.join(cells)} |"
 
 
-def _ahead(table: Table, places: Sequence[Place], method: str, other: str) -> str:
+def ahead(table: Table, places: Sequence[Place], method: str, other: str) -> str:
     """Points of accuracy, a mean over places, with the interval over seeds."""
     if method == other or not all(table.has(other, place) for place in places):
         return NOTHING
