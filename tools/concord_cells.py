@@ -128,7 +128,7 @@ def blocks_of(docs: Path) -> dict[str, Block]:
             values.setdefault(place, {})[int(row.seed)] = _at_the_end(name, points)
         seeds = max(len(one) for one in values.values())
         cells = {place: Cell(one) for place, one in values.items() if len(one) == seeds}
-        asked = _in_study()["scale"][SCALE]["block"][name]["strategies"]
+        asked = next(b["strategies"] for b in _in_study()["block"] if b["name"] == name)
         there = {row for row, _ in cells}
         strategies = tuple(row for row in strategy_names() if row in there)
         block = Block(name, cells, strategies, ())

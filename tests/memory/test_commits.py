@@ -10,7 +10,7 @@ from tests.simulation.small import federation
 from understudy import Arrivals, Local, Population, Stale, Strategy, fedavg
 from understudy.core.types import RoundLog
 from understudy.journal.protocol import Journal
-from understudy.memory import commits
+from understudy.memory import commits, rows
 from understudy.memory.commits import COMMIT_EVERY, CommitTimer
 from understudy.memory.rows import RowStore, spare_slots
 from understudy.server import checkpoint, loop
@@ -36,7 +36,8 @@ def test_it_is_due_after_so_many_seconds(clock):
     assert not timer.due(COMMIT_EVERY)
 
 
-def test_it_is_due_when_a_row_file_is_crowded(clock, tmp_path):
+def test_it_is_due_when_a_row_file_is_crowded(clock, tmp_path, monkeypatch):
+    monkeypatch.setattr(rows, "SMALL", 0)
     timer, store = CommitTimer(), RowStore(3, 2, torch.float32, "cpu", tmp_path / "rows")
     assert spare_slots(3) == 3
     for client in range(3):

@@ -76,6 +76,7 @@ def played(compensator: object, *, folder=None, rounds: int = 12, resumed_at: in
     state = strategy.init(Population(n), torch.zeros(d), seed=0, folder=folder)
     for t in range(rounds):
         if t == resumed_at:
+            strategy.commit(state)
             state.close()
             state = resume(folder, strategy)
         cohort = strategy.select(state, rng.random(n) < 0.5)

@@ -48,6 +48,7 @@ from understudy import (
     save_state,
 )
 from understudy.core.types import Setup
+from understudy.memory import rows
 from understudy.memory.rows import RowStore
 from understudy.memory.tensor_stream import Reader
 from understudy.parts.samplers.uniform import Everyone
@@ -921,8 +922,11 @@ def test_apply_commits_as_often_as_it_is_told(tmp_path: Path) -> None:
     again.close()
 
 
-def test_a_commit_is_due_when_the_spare_slots_have_run_out(tmp_path: Path) -> None:
+def test_a_commit_is_due_when_the_spare_slots_have_run_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """N = 40 has 16 spare slots: 10 clients a round fill them in the second round."""
+    monkeypatch.setattr(rows, "SMALL", 0)  # as if 40 rows were many megabytes
     strategy = Strategy(compensator=Stale())
     state = strategy.init(Population(40), torch.zeros(3), folder=tmp_path)
     state.commit_every = 1e9

@@ -27,6 +27,7 @@ from understudy.core.types import Block, Ints
 from understudy.memory.tensor_stream import CheckpointError, raw_bytes
 
 ALIGNMENT = 64  # bytes: results of vectorised kernels may depend on how a row is aligned
+SMALL = 64 * 2**20  # bytes of all rows: a file of no more may hold them three times
 
 
 def stride_bytes(width: int, dtype: torch.dtype) -> int:
@@ -229,8 +230,15 @@ class RowStore:
 
     @property
     def crowded(self) -> bool:
-        """Whether a commit would now be good: the spare slots have run out."""
-        return self.path is not None and self._written >= spare_slots(self.n_rows)
+        """Whether a commit would now be good: as many rows changed as a file has room for.
+
+        That is the spare slots, so that a large file stays little larger than its rows. In a small
+        one it is twice the rows, which only clients that leave can bring about: a commit waits for
+        the disk three times, longer than many a round takes.
+        """
+        is_small = self.n_rows * self._stride <= SMALL
+        room = 2 * self.n_rows if is_small else spare_slots(self.n_rows)
+        return self.path is not None and self._written >= room
 
     def flush(self) -> None:
         """Force the rows to the disk: what a commit does before it points to them."""
