@@ -13,16 +13,35 @@ from understudy import (
     MIFA,
     Arrivals,
     ByData,
+    Capped,
+    Concord,
     FedAR,
     FedGS,
     FedVARP,
     HoeffdingRace,
     Ignore,
+    Kriging,
+    Median,
     OldestFirst,
     Population,
+    PowerOfChoice,
     Stale,
     Strategy,
+    TrimmedMean,
     Uniform,
+    concord,
+    f3ast,
+    fedau,
+    fedavg_is,
+    fedawe,
+    fedfv,
+    fedmgda,
+    fedstale,
+    focus,
+    mimic,
+    oort,
+    refl,
+    scaffold,
 )
 from understudy.core.threads import one_thread
 from understudy.graph.dispersion import pick_dispersed
@@ -93,19 +112,40 @@ METHODS = {
     "fdms with a race": lambda: Strategy(
         compensator=FDMS(race=HoeffdingRace(threshold="code", scale=0.1))
     ),
+    "capped fdms": lambda: Strategy(compensator=Capped(FDMS())),
+    "fedavg_is": fedavg_is,
+    "fedau": fedau,
+    "fedstale": fedstale,
+    "mimic": mimic,
+    "fedawe": fedawe,
+    "scaffold": scaffold,
+    "focus": focus,
+    "kriging": lambda: Strategy(compensator=Kriging()),
+    "concord": concord,
+    "concord over stale": lambda: Strategy(compensator=Stale(), aggregator=Concord()),
+    "fedmgda": fedmgda,
+    "fedfv": fedfv,
+    "median": lambda: Strategy(compensator=Stale(), aggregator=Median()),
+    "trimmed mean": lambda: Strategy(compensator=Stale(), aggregator=TrimmedMean()),
     "uniform": lambda: Strategy(sampler=Uniform(1000)),
     "bydata": lambda: Strategy(sampler=ByData(1000)),
     "oldest first": lambda: Strategy(sampler=OldestFirst(1000)),
+    "power of choice": lambda: Strategy(sampler=PowerOfChoice(1000, losses="last")),
+    "f3ast": lambda: f3ast(m=1000),
+    "oort": lambda: oort(m=1000),
+    "refl": lambda: refl(m=1000),
     "fedgs": lambda: Strategy(sampler=FedGS(1000, graph="labels")),
 }
-ALL_PAIRS = {"fdms with a race", "fedgs"}  # N×N: not with 100,000 clients
+SAMPLERS = list(METHODS)[list(METHODS).index("uniform") :]  # everybody is there
+ALL_PAIRS = {"fdms with a race", "kriging", "concord", "fedgs"}  # N×N: not with 100,000 clients
 
 
 def rounds(method: str, n: int, n_rounds: int = 6, asked: int = 1000) -> Iterator[Entry]:
     """Whole rounds on the server: select and apply, without training."""
     asked = min(asked, n)
     counts = features(n, "dirichlet") * 100
-    population = Population(n, n_examples=np.full(n, 100.0), label_counts=counts)
+    rates = np.full(n, asked / n)
+    population = Population(n, n_examples=np.full(n, 100.0), label_counts=counts, p=rates)
     strategy = METHODS[method]()
     state = strategy.init(population, torch.zeros(D), seed=0)
     rng, draw = np.random.default_rng(0), torch.Generator().manual_seed(0)
@@ -114,8 +154,7 @@ def rounds(method: str, n: int, n_rounds: int = 6, asked: int = 1000) -> Iterato
     for _ in range(n_rounds):
         available = np.zeros(n, dtype=bool)
         available[rng.choice(n, asked, replace=False)] = True
-        is_sampler = method in ("uniform", "bydata", "oldest first", "fedgs")
-        if is_sampler:
+        if method in SAMPLERS:
             available[:] = True
         spent, cohort = timed(strategy.select, state, available)
         noise = torch.randn(len(cohort.asked), D, generator=draw)
