@@ -1,13 +1,14 @@
 """What Kriging and Concord cost with many clients, and what their bounded form loses.
 
     python -m benchmarks.concord_scale       # prints tables, writes benchmarks/concord_scale.json
-    python -m benchmarks.concord_scale w1    # the last measurement alone
+    python -m benchmarks.concord_scale w1    # the last measurement alone; or accuracy
 
 Cost: CPU seconds that the server takes for a round, median of four, beside FDMS's; 2,000 entries,
 half of the clients come, 20 kinds of clients. Loss: 100 clients of the digits with 12 examples each
 in 10 clusters, half of them missing, softmax regression, 40 rounds: test accuracy of the last ten
 in percent, of the exact form and of the bounded one (``exact=0``: the 16 nearest friends, and the
-absent with the same nearest friend as one).
+absent with the same nearest friend as one). Over ``Stale`` and ``FedVARP`` as well, whose absent
+clients are together where the same arrival is most like what is remembered of them.
 
 A whole round: the workload W1 (``benchmarks/workloads.py``: FL-FDMS's MNIST, 20 clients) with
 ``concord()`` and with ``fdms()``, a round of the one after a round of the other, with everybody
@@ -33,11 +34,13 @@ from understudy import (
     Always,
     Arrivals,
     Concord,
+    FedVARP,
     FixedDropout,
     Kriging,
     Local,
     Momentum,
     Population,
+    Stale,
     Strategy,
     concord,
     fdms,
@@ -73,13 +76,11 @@ def seconds(strategy: Strategy, n: int) -> float:
     return float(np.median(taken[2:]))
 
 
-def accuracy(exact: int, seed: int) -> float:
+def accuracy(exact: int, seed: int, compensator: Any = None) -> float:
     """Of the last ten rounds, in percent."""
-    strategy = Strategy(
-        server=Momentum(lr=1.0, beta=0.5),
-        local=Local(lr=0.1, epochs=2, batch_size=8),
-        **parts(exact),
-    )
+    chosen = parts(exact) | ({} if compensator is None else {"compensator": compensator})
+    local = Local(lr=0.1, epochs=2, batch_size=8)
+    strategy = Strategy(server=Momentum(lr=1.0, beta=0.5), local=local, **chosen)
     data = clustered_digits(n_clients=100, n_clusters=10, per_client=12, seed=seed)
     run = simulate(
         data, strategy, model="softmax", availability=FixedDropout(0.5), rounds=40, seed=seed
@@ -120,21 +121,31 @@ def whole_rounds() -> dict[str, dict[str, float]]:
 
 
 def main(only: list[str]) -> None:
-    alone = only == ["w1"]
-    found = json.loads(OUTPUT.read_text(encoding="utf-8")) if alone else server_rounds()
-    found["w1"] = whole_rounds()
+    found = json.loads(OUTPUT.read_text(encoding="utf-8")) if only else {}
+    if not only:
+        found["seconds"] = server_rounds()
+    if only in ([], ["accuracy"]):
+        found["accuracy"] = accuracies()
+    if only in ([], ["w1"]):
+        found["w1"] = whole_rounds()
     OUTPUT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
-def server_rounds() -> dict[str, Any]:
-    found: dict[str, Any] = {"seconds": {}, "accuracy": {}}
+def server_rounds() -> dict[int, dict[str, float]]:
+    found = {}
     for n in SIZES:
         concord, fdms = Strategy(**parts()), Strategy(compensator=FDMS())
-        found["seconds"][n] = {"concord": seconds(concord, n), "fdms": seconds(fdms, n)}
-        print(n, found["seconds"][n], flush=True)
-    for name, exact in (("exact", 10**6), ("bounded", 0)):
-        found["accuracy"][name] = [accuracy(exact, seed) for seed in SEEDS]
-        print(name, np.round(found["accuracy"][name], 2), flush=True)
+        found[n] = {"concord": seconds(concord, n), "fdms": seconds(fdms, n)}
+        print(n, found[n], flush=True)
+    return found
+
+
+def accuracies() -> dict[str, list[float]]:
+    found = {}
+    for name, over in (("", None), (" over Stale", Stale()), (" over FedVARP", FedVARP())):
+        for form, exact in (("exact", 10**6), ("bounded", 0)):
+            found[form + name] = [accuracy(exact, seed, over) for seed in SEEDS]
+            print(form + name, np.round(found[form + name], 2), flush=True)
     return found
 
 

@@ -292,7 +292,8 @@ def test_crowded_after_as_many_new_slots_as_are_spare(tmp_path: Path, monkeypatc
 
 
 def test_a_small_file_is_crowded_only_by_clients_that_leave(tmp_path: Path) -> None:
-    """40 clients of 64 bytes: 40 committed rows and 40 new ones, which are then overwritten in place.
+    """40 clients of 64 bytes: 40 committed rows and 40 new ones, which are then overwritten.
+
     A row that is dropped leaves its slot to the next, which counts again: at 80 it is crowded."""
     path = tmp_path / "a.rows"
     store = RowStore(40, 16, torch.float32, path=path)

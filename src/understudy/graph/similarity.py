@@ -30,6 +30,7 @@ __all__ = [
     "distances",
     "functional_similarity",
     "gram",
+    "most_alike",
     "update_similarity",
 ]
 
@@ -90,6 +91,26 @@ def gram(vectors: Vectors, n_parameters: int, mix: Matrix | None = None) -> Matr
         mixtures: Matrix = np.asarray(mixing @ piece)
         total += mixtures @ mixtures.T
     return total
+
+
+def most_alike(vectors: Vectors, others: Vectors, n_parameters: int) -> NDArray[np.int64]:
+    """(k,) for each vector the position of that of `others` with the largest cosine.
+
+    The first of equal ones; products are in float32, so that nearly equal ones may be taken for
+    each other.
+    """
+    rows = [*vectors, *others]
+    largest = largest_entries(rows, n_parameters)
+    divisor = np.where(largest > 0, largest, 1.0)[:, None]
+    products = np.zeros((len(vectors), len(others)))
+    squares = np.zeros(len(others))
+    for piece in pieces(rows, n_parameters, _NARROWEST):
+        piece /= divisor
+        single = piece.astype(np.float32)
+        mine, theirs = single[: len(vectors)], single[len(vectors) :]
+        products += mine @ theirs.T
+        squares += (theirs**2).sum(axis=1)
+    return np.asarray((products / np.sqrt(np.maximum(squares, 1e-300))).argmax(axis=1))
 
 
 def cosine_similarity(features: ArrayLike) -> Matrix:

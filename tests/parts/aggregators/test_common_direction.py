@@ -102,21 +102,24 @@ def test_a_matrix_that_is_not_positive_is_no_search() -> None:
 
 
 def test_groups_are_the_absent_with_the_same_nearest_friend() -> None:
-    """0 and 1 came; 2 and 3 are mostly like 0, 4 like 1; 5 is represented by its own memory."""
+    """0 and 1 came; 2 and 3 are mostly like 0, 4 like 1; 5 and 6 are represented by their own
+    memories: 5's, (3, 2), is at a cosine of .83 with 0 and .55 with 1, 6's, (-1, 1), of -.7 and .7.
+    """
     fresh = Block(np.array([0, 1]), torch.eye(2, dtype=torch.float64))
-    memory = Block(np.array([5]), torch.ones((1, 2), dtype=torch.float64))
+    own = torch.tensor([[3, 2], [-1, 1]], dtype=torch.float64)
+    memory = Block(np.array([5, 6]), own)
     told = Contributions.of(
         ([0, 1], fresh, [0, 1], 0.1),
         ([2, 2, 3, 3, 4], fresh, [0, 1, 1, 0, 1], [0.15, 0.05, 0.1, 0.1001, 0.2]),
-        ([5], memory, 0, 0.1),
+        ([5, 6], memory, [0, 1], 0.1),
     )
-    groups = dict(zip(told.ids.tolist(), friends_groups(told, np.array([0, 1])), strict=True))
-    assert groups == {0: 0, 1: 1, 2: 2, 3: 2, 4: 4, 5: 5}
-    together = stand_ins(told, 2, friends_groups(told, np.array([0, 1])))
-    assert together.ids.tolist() == [0, 1, 2, 4, 5]
-    np.testing.assert_allclose(together.share, [0.1, 0.1, 0.4001, 0.2, 0.1])
-    # of 2 and 3: (.15 + .1001, .05 + .1) over their shares
-    mean = np.array([0.2501, 0.15]) / 0.4001
+    groups = dict(zip(told.ids.tolist(), friends_groups(told, np.array([0, 1]), 2), strict=True))
+    assert groups == {0: 0, 1: 1, 2: 2, 3: 2, 4: 4, 5: 2, 6: 4}
+    together = stand_ins(told, 2, friends_groups(told, np.array([0, 1]), 2))
+    assert together.ids.tolist() == [0, 1, 2, 4]
+    np.testing.assert_allclose(together.share, [0.1, 0.1, 0.5001, 0.3])
+    # of 2, 3 and 5: (.15 + .1001 + .1 · 3, .05 + .1 + .1 · 2) over their shares
+    mean = np.array([0.5501, 0.35]) / 0.5001
     np.testing.assert_allclose(together.gram[2, 2], mean @ mean)
     weighed = together.weighted(told, 2 * together.share)
     np.testing.assert_allclose(weighed.coef, 2 * told.coef)

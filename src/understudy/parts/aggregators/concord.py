@@ -10,6 +10,7 @@ import torch
 
 from understudy.core import checks
 from understudy.core.types import Contributions, Ints, RoundEnd
+from understudy.graph.similarity import most_alike
 from understudy.parts.aggregators.common_direction import common_direction
 from understudy.parts.aggregators.linear import linear_sum
 from understudy.parts.aggregators.stand_ins import refuse_without_stand_ins, stand_ins
@@ -67,7 +68,7 @@ class Concord:
 
     def reweigh(self, contributions: Contributions, end: RoundEnd) -> Contributions:
         many = len(np.unique(contributions.ids)) > self.exact
-        groups = friends_groups(contributions, end.came) if many else None
+        groups = friends_groups(contributions, end.came, end.n_parameters) if many else None
         told = stand_ins(contributions, end.n_parameters, groups)
         if not len(told.ids):
             return contributions
@@ -86,18 +87,25 @@ class Concord:
         return linear_sum(contributions)
 
 
-def friends_groups(contributions: Contributions, came: Ints) -> Ints:
+def friends_groups(contributions: Contributions, came: Ints, n_parameters: int) -> Ints:
     """(c,) of each entry: a client of the group of its client.
 
-    Each who came is a group, and so is each absent client that no other client's row represents.
-    The other absent ones are together if the row that represents most of them is the same.
+    Each who came is a group, and so are the absent ones with the same nearest friend: of a client
+    that its own remembered update represents most, the arrival most alike to that update; of any
+    other, the row that represents most of it.
     """
-    ids, row, weight = contributions.ids, contributions.row, np.abs(contributions.coef)
-    others = (contributions.source != ids) & (weight > 0) & ~np.isin(ids, came)
-    entry = np.flatnonzero(others)
-    entry = entry[np.lexsort((entry, -weight[entry], ids[entry]))]
+    ids, row, source = contributions.ids, contributions.row, contributions.source
+    weight = np.abs(contributions.coef)
+    absent = (weight > 0) & ~np.isin(ids, came)
+    entry = np.flatnonzero(absent)
+    entry = entry[np.lexsort((entry, source[entry] != ids[entry], -weight[entry], ids[entry]))]
     clients, first = np.unique(ids[entry], return_index=True)
     nearest = row[entry[first]]
+    by_itself = source[entry[first]] == clients
+    arrived = np.unique(row[(source == ids) & np.isin(ids, came)])
+    if len(arrived) and by_itself.any():
+        own = contributions.vectors(nearest[by_itself])
+        nearest[by_itself] = arrived[most_alike(own, contributions.vectors(arrived), n_parameters)]
     _, leader, which = np.unique(nearest, return_index=True, return_inverse=True)
     group = np.arange(ids.max(initial=-1) + 1)
     group[clients] = clients[leader[which]]

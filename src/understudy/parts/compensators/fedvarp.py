@@ -10,9 +10,14 @@ import torch
 
 from understudy.core import checks
 from understudy.core.describe import added
-from understudy.core.types import Contributions, RoundEnd, Setup
+from understudy.core.types import Block, Contributions, RoundEnd, Setup, Term
 from understudy.memory.precision import PRECISIONS
+from understudy.parts.aggregators.linear import linear_sum
 from understudy.parts.compensators.memory import Memory
+
+MOST_PAIRS = (
+    1_000_000  # of an absent client and one that came: above, what all absent share is a row
+)
 
 
 @dataclass(frozen=True)
@@ -72,11 +77,9 @@ class FedVARP:
         fresh, memory = end.fresh(), state.block()
         older, back = absent[known[absent]], np.flatnonzero(known[came])
         own = weight * share[came].sum()
-        k, m = np.repeat(absent, len(came)), np.tile(np.arange(len(came)), len(absent))
-        j, r = np.repeat(absent, len(back)), np.tile(back, len(absent))
         scale = np.ones(end.population.n_clients)
         scale[known] = state.rescaled(end, np.flatnonzero(known))
-        return Contributions.of(
+        these: list[Term] = [
             (came, fresh, np.arange(len(came)), own),
             (
                 came[back],
@@ -85,9 +88,17 @@ class FedVARP:
                 (share[came] - own)[back] * scale[came[back]],
             ),
             (older, memory, state.rows.slot[older], share[older] * scale[older]),
-            (k, fresh, m, share[k] * weight[m]),
-            (j, memory, state.rows.slot[came[r]], -share[j] * weight[r] * scale[came[r]]),
-        ).with_shares(share)
+        ]
+        new = (came, fresh, np.arange(len(came)), weight)
+        old = (came[back], memory, state.rows.slot[came[back]], -(weight * scale[came])[back])
+        if len(absent) * len(came) > MOST_PAIRS:
+            change = linear_sum(Contributions.of(new, old))
+            one = Block(owner=np.array([-1]), data=change[None])
+            return Contributions.of(*these, (absent, one, 0, share[absent])).with_shares(share)
+        for ids, block, row, coef in (new, old):
+            k, m = np.repeat(absent, len(ids)), np.tile(np.arange(len(ids)), len(absent))
+            these.append((k, block, row[m], share[k] * coef[m]))
+        return Contributions.of(*these).with_shares(share)
 
     def learn(self, state: Memory, end: RoundEnd, step: torch.Tensor | None) -> Mapping[str, float]:
         state.store(end)
