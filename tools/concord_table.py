@@ -49,6 +49,8 @@ ATTRIBUTION = {  # what is taken away, or put on something else
     "fedvarp + concord": "step 3 over FedVARP's stand-ins",
     "kriging + fedmgda": "FedMGDA+ in place of step 3",
     "kriging + fedfv": "FedFV in place of step 3",
+    "kriging + scaffold": "SCAFFOLD's correction in place of step 3",
+    "concord + scaffold": "with SCAFFOLD's correction as well",
 }
 TITLE = """\
 # Kriging and Concord beside every other method

@@ -11,6 +11,15 @@ DOCS = Path(__file__).parent.parent.parent / "docs"
 PAGE = DOCS / "scale.md"
 PICTURE = DOCS / "_static" / "scale.svg"
 UNKNOWN = "Not measured yet."
+PICTURED = {  # of the methods, those whose lines can be told apart
+    "ignore": "left out",
+    "fedvarp": "FedVARP",
+    "fdms": "FDMS",
+    "fdms with a race": "FDMS with a race",
+    "concord": "Kriging and Concord",
+    "median": "median over last updates",
+    "fedgs": "FedGS",
+}
 Column = tuple[str, Callable[[Entry], object]]
 
 
@@ -166,16 +175,18 @@ def draw(entries: Sequence[Entry]) -> None:
     left, right = figure.subplots(1, 2)
     lines: dict[str, list[tuple[int, float]]] = {}
     for one in entries:
-        name = one["what"].removeprefix("server's round: ")
-        if name != one["what"] or name == "a simulated round":
+        method = one["what"].removeprefix("server's round: ")
+        name = PICTURED.get(method)
+        if method == "a simulated round":
+            name = "a whole round, simulated"
+        if name is not None:
             lines.setdefault(name, []).append((one["n_clients"], one["seconds"]))
-    markers = "os^vD*Pp<>hX"
-    for marker, (name, points) in zip(markers, lines.items(), strict=False):
+    for marker, (name, points) in zip("os^vD*Ph", lines.items(), strict=False):
         left.plot(*zip(*sorted(points), strict=True), marker=marker, markersize=4, label=name)
     left.set(xscale="log", yscale="log", xlabel="clients", ylabel="seconds a round")
     left.set_title("1,000 clients a round", loc="left")
     if lines:
-        left.legend(fontsize=6, ncols=2)
+        left.legend(fontsize=7)
     for begin, label in (
         ("FDMS: products", "FDMS's products, of syrk"),
         ("FedAR: sum of a memory, full", "FedAR's sum, of a plain read"),
