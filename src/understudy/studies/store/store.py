@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -178,7 +178,7 @@ class Store:
         resolved: Mapping[str, Any],
         facts: Mapping[str, Any],
         version: str,
-        logs: Sequence[RoundLog],
+        logs: Iterable[RoundLog],
     ) -> None:
         """A run begins anew with these rounds, which take the place of all that it had.
 
