@@ -6,14 +6,13 @@ import base64
 import gzip
 import json
 import struct
-import tracemalloc
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.peak import peak
 from understudy import CheckpointError
 from understudy.core.inflate import MOST_INFLATED, inflated
 from understudy.core.json_lines import sealed
@@ -26,16 +25,6 @@ from understudy.simulation.data.formats import read_idx
 ZEROS = bytes(2**26)  # 64 MiB
 BOMB = zlib.compress(ZEROS, 9)  # 64 KiB
 LITTLE = 2**21  # bytes that the refusal of a bomb may take
-
-
-def peak(call: Callable[[], object]) -> int:
-    """The most memory that was held at once during a call."""
-    tracemalloc.start()
-    try:
-        call()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("size", [0, 1, 100, 2**16])

@@ -10,6 +10,7 @@ import pytest
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
+from tests.peak import peak
 from understudy import plots
 from understudy.core.types import Outcome, Population
 
@@ -52,6 +53,19 @@ def test_each_outcome_is_drawn_in_its_colour_and_named():
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("round", "client")
     assert axes.get_title() == "two rounds"
     assert png(figure)[:4] == b"\x89PNG"
+
+
+def test_a_picture_of_many_clients_takes_some_bytes_a_cell_and_not_their_colours():
+    rng = np.random.default_rng(0)
+    small, large = (rng.integers(0, 8, (200, n_clients)) for n_clients in (2000, 10_000))
+    png(plots.attendance(small))  # what is imported only now is not counted
+
+    def taken(outcomes):
+        figure = plots.attendance(outcomes)
+        return peak(lambda: png(figure))
+
+    more, more_cells = taken(large) - taken(small), large.size - small.size
+    assert more < 16 * more_cells
 
 
 def test_presence_alone():

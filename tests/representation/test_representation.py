@@ -5,6 +5,7 @@ import time
 import numpy as np
 import pytest
 
+from tests.peak import peak
 from tests.representation.rounds import AWAY, CAME, LATE, MISSING, NOT, played
 from understudy.representation import Representation, Voice
 from understudy.representation.pairs import Pairs, StoodIn
@@ -55,6 +56,22 @@ def test_the_most_frequent_pair_comes_first_and_two_contributions_count_once(mon
     pairs.add(played(2, [AWAY, AWAY, AWAY], [(2, -1, 0.3)]))
     assert pairs.most() == [StoodIn(2, 0, 2), StoodIn(1, 0, 1), StoodIn(2, -1, 1)]
     assert pairs.most(1) == [StoodIn(2, 0, 2)]
+
+
+def test_pairs_that_repeat_are_counted_before_they_are_many():
+    """10,000 clients, each represented by its own last update in 101 rounds: a million pairs."""
+    n = 10_000
+    everyone, coef = np.arange(n), np.full(n, 1 / n)
+    empty = played(0, np.full(n, AWAY), [])
+    log = type(empty)(**{**vars(empty), "ids": everyone, "source": everyone, "coef": coef})
+    pairs = Pairs()
+
+    def add():
+        for _ in range(101):
+            pairs.add(log)
+
+    assert peak(add) < 16e6  # counted all at once: 67 MB
+    assert pairs.most(1) == [StoodIn(0, 0, 101)]
 
 
 def test_remembered_updates_have_an_age():

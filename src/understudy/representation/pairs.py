@@ -8,7 +8,7 @@ import numpy as np
 
 from understudy.core.types import Ints, Outcome, RoundLog
 
-MERGED_AT = 1_000_000  # pairs that wait until they are counted
+MERGED_AT = 100_000  # pairs that wait until they are counted, or as many as are known by then
 
 
 class StoodIn(NamedTuple):
@@ -34,7 +34,7 @@ class Pairs:
         pairs = np.unique((log.ids[heard] << 32) + log.source[heard] + 1)
         self._waiting.append(pairs)
         self._n_waiting += len(pairs)
-        if self._n_waiting > MERGED_AT:
+        if self._n_waiting > max(MERGED_AT, len(self._pairs)):
             self._merge()
 
     def _merge(self) -> None:

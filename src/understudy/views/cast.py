@@ -37,8 +37,13 @@ def cast_of(columns: Columns, log: RoundLog, names: Sequence[str]) -> dict[str, 
         "metrics": dict(log.metrics),
         "notes": dict(log.notes),
         "clock": log.clock,
-        "refusals": [
-            {"id": str(one.id), "reason": one.reason.value, "detail": one.detail}
-            for one in log.refusals
-        ],
+        "refusals": refusals_of(log),
     }
+
+
+def refusals_of(log: RoundLog) -> list[dict[str, str]]:
+    """Whose arrivals were refused in a round, and why."""
+    return [
+        {"id": str(one.id), "reason": one.reason.value, "detail": one.detail}
+        for one in log.refusals
+    ]

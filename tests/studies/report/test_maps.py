@@ -6,14 +6,19 @@ import zlib
 from base64 import b64decode
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from tests.dashboard.served import unpacked
+from tests.peak import peak
+from tests.studies.many_clients import write_run
 from tests.studies.pages import Page
 from tests.studies.small_study import NAME, store_small_study
 from understudy.core.types import Outcome, RoundLog
 from understudy.studies.report import maps
+from understudy.studies.report.figure_data import FigureData
 from understudy.studies.report.report import render
+from understudy.studies.store.own_folder import refresh
 from understudy.studies.store.store import Store, StoredCell
 from understudy.views import inline
 from understudy.views.columns import Columns
@@ -118,10 +123,10 @@ def cell(**facts):
 
 class Logs:
     def __init__(self, logs):
-        self.logs = logs
+        self._logs = logs
 
-    def new(self, since):
-        yield from self.logs[since:]
+    def logs(self, key, first=0):
+        yield from self._logs[first:]
 
 
 def many(n_rounds, n_clients):
@@ -132,15 +137,16 @@ def many(n_rounds, n_clients):
         ids = np.flatnonzero(outcome == Outcome.CAME)
         coef = rng.random(len(ids))
         logs.append(RoundLog(t, outcome.astype(np.int8), (), ids, ids, coef, {}, clock=float(t)))
-    columns = Columns(Logs(logs))
+    place = maps._Read(Logs(logs), "k")
+    columns = Columns(place)
     columns.update()
-    return columns, logs
+    return columns, place
 
 
 @pytest.mark.parametrize("most", [200_000, 60_000, 15_000, 4_000])
 def test_a_large_run_is_reduced_until_it_fits_and_says_so(most):
-    columns, logs = many(150, 200)
-    text, note = maps._fitted(cell(), columns, logs, most)
+    columns, place = many(150, 200)
+    text, note = maps._fitted(cell(), columns, place, most)
     assert len(text) <= most
     head = unpacked(zlib.decompress(b64decode(text)))
     rounds = [one["round"] for one in head["casts"]]
@@ -161,16 +167,16 @@ def test_a_large_run_is_reduced_until_it_fits_and_says_so(most):
 
 
 def test_one_round_that_is_too_large_has_no_cast():
-    columns, logs = many(1, 2000)
-    text, note = maps._fitted(cell(), columns, logs, 4_000)
+    columns, place = many(1, 2000)
+    text, note = maps._fitted(cell(), columns, place, 4_000)
     assert len(text) <= 4_000
     assert "casts of its rounds are on the live page only" in note
 
 
 def test_a_run_that_cannot_be_small_is_left_out():
-    columns, logs = many(150, 200)
+    columns, place = many(150, 200)
     names = [f"{number:080d}" for number in range(200)]
-    assert maps._fitted(cell(names=names), columns, logs, 500) is None
+    assert maps._fitted(cell(names=names), columns, place, 500) is None
 
 
 def test_names_are_text_in_the_page(page, monkeypatch, runs):
@@ -178,3 +184,18 @@ def test_names_are_text_in_the_page(page, monkeypatch, runs):
     hostile = render(runs, NAME)
     assert "</script><b>x" in held(hostile)
     assert hostile.count("</script>") == page.count("</script>")
+
+
+def test_memory_grows_with_the_map_and_not_with_the_logs(tmp_path, monkeypatch):
+    monkeypatch.setattr(maps, "MOST_ROWS", 10_000)  # five rounds of 2,000 contributions
+
+    def taken(n_rounds):
+        folder = tmp_path / str(n_rounds)
+        n_bytes, study = write_run(folder, n_rounds), refresh(folder)
+        with Store.open(folder) as store:
+            data = FigureData(store, study, pd.DataFrame(index=[0]))
+            return n_bytes, peak(lambda: maps.maps_of(data))
+
+    taken(1)  # what is imported only now is not counted
+    (few, at_few), (many, at_many) = taken(32), taken(128)
+    assert at_many - at_few < (many - few) / 3

@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.cli import Command
+from tests.peak import peak
+from tests.studies.many_clients import write_run
 from understudy import FixedDropout, fdms
 from understudy.simulation import Run, Simulation, clustered_digits, simulate
 from understudy.studies import LiveLog, results
+from understudy.studies.store.own_folder import refresh
 
 
 @pytest.fixture
@@ -136,3 +139,11 @@ def test_what_is_no_journal_is_refused_by_name():
     settings = Simulation(model="softmax", rounds=1)
     with pytest.raises(TypeError, match="journal: expected a part with begin, append, flush"):
         Run(clustered_digits(), fdms(), settings, journal=object())
+
+
+def test_a_long_run_is_stored_round_by_round_and_not_from_a_list_of_its_logs(tmp_path):
+    few, many = write_run(tmp_path / "few", 32), write_run(tmp_path / "many", 128)
+    write_run(tmp_path / "first", 1)
+    refresh(tmp_path / "first")  # what is imported only now is not counted
+    more = peak(lambda: refresh(tmp_path / "many")) - peak(lambda: refresh(tmp_path / "few"))
+    assert more < (many - few) / 10

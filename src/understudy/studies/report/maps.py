@@ -18,7 +18,7 @@ from understudy.studies.report.figure_data import MOST_GROUPS, FigureData, title
 from understudy.studies.store.client_names import client_names, stored_names
 from understudy.studies.store.store import Store, StoredCell
 from understudy.views import inline
-from understudy.views.cast import cast_of
+from understudy.views.cast import refusals_of
 from understudy.views.columns import CAME, Columns
 from understudy.views.reduced import ORDERS, ordered, reduced
 from understudy.views.wire import packed
@@ -63,8 +63,10 @@ def maps_of(data: FigureData) -> Maps | None:
     chosen = [cell for cell in data.cells if cell.key in titles][:MOST_MAPS]
     found = []
     for cell in chosen:
-        columns, logs = _read(data.store, cell)
-        text = _fitted(cell, columns, logs, MOST_BYTES // len(chosen))
+        place = _Read(data.store, cell.key)
+        columns = Columns(place)
+        columns.update()
+        text = _fitted(cell, columns, place, MOST_BYTES // len(chosen))
         if text is not None:
             everyone = bool((columns.cells() & 15 == CAME).all())
             found.append((everyone, cell.key, titles[cell.key], *text))
@@ -91,30 +93,31 @@ def _titles(data: FigureData) -> dict[str, str]:
     return found
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Read:
-    """A cell's rounds as a place to read from, which keeps what it gave."""
+    """A cell's rounds as a place to read from, which counts what it gave.
+
+    Rounds are read again where they are needed again: all at once take much more than their map.
+    """
 
     store: Store
     key: str
-    logs: list[RoundLog]
+    n: int = 0  # rounds
+    n_contributions: int = 0
 
     def new(self, since: int) -> Iterator[RoundLog]:
         for log in self.store.logs(self.key, since):
-            self.logs.append(log)
+            self.n += 1
+            self.n_contributions += len(log.ids)
             yield log
 
-
-def _read(store: Store, cell: StoredCell) -> tuple[Columns, list[RoundLog]]:
-    place = _Read(store, cell.key, [])
-    columns = Columns(place)
-    columns.update()
-    return columns, place.logs
+    def some(self, every: int) -> list[RoundLog]:
+        """Every so many of the rounds that it gave, and the last."""
+        rounds = zip(range(self.n), self.store.logs(self.key), strict=False)  # more may have come
+        return [log for t, log in rounds if t % every == 0 or t == self.n - 1]
 
 
-def _fitted(
-    cell: StoredCell, columns: Columns, logs: Sequence[RoundLog], most: int
-) -> tuple[str, str] | None:
+def _fitted(cell: StoredCell, columns: Columns, place: _Read, most: int) -> tuple[str, str] | None:
     """The data of a cell in so many bytes, and a note; None where even a small map has more.
 
     The map is reduced until it has half of them, as on the live page; then casts are left out.
@@ -127,8 +130,8 @@ def _fitted(
         side //= 2
         if side < SMALLEST:
             return None
-    every = max(1, -(-sum(len(log.ids) for log in logs) // MOST_ROWS))
-    while len(whole := _encoded(cell, columns, _some(logs, every), side)) > most:
+    every = max(1, -(-place.n_contributions // MOST_ROWS))
+    while len(whole := _encoded(cell, columns, place.some(every), side)) > most:
         every = max(every + 1, every * len(whole) // most)
         if every >= n:
             whole = ""
@@ -152,15 +155,8 @@ def _ordinal(number: int) -> str:
     return f"{number}{ending}"
 
 
-def _some(logs: Sequence[RoundLog], every: int) -> list[RoundLog]:
-    """Every so many rounds, and the last."""
-    last = len(logs) - 1
-    return [one for t, one in enumerate(logs) if t % every == 0 or t == last]
-
-
 def _encoded(cell: StoredCell, columns: Columns, logs: Sequence[RoundLog], side: int) -> str:
     """Map and casts as the page reads them: columns, compressed, as text."""
-    casts = [cast_of(columns, log, ()) for log in logs]
     small, down, right = reduced(columns.cells(), side, side)
     groups = cell.facts.get("groups")
     is_whole = down == right == 1
@@ -176,30 +172,32 @@ def _encoded(cell: StoredCell, columns: Columns, logs: Sequence[RoundLog], side:
         "orders": orders,
         "casts": [
             {
-                **{name: one[name] for name in ("round", "metrics", "cut")},
-                "clients": len(one["cells"]),
-                "refusals": one["refusals"][:MOST_REFUSALS],
+                "round": log.t,
+                "metrics": dict(log.metrics),
+                "cut": log.totals is not None,
+                "clients": len(log.outcome),
+                "refusals": refusals_of(log)[:MOST_REFUSALS],
             }
-            for one in casts
+            for log in logs
         ],
     }
     arrays: Arrays = {"cells": small}
     for order in orders[1:]:
         arrays[f"order {order}"] = ordered(columns, order, groups)
-    ends = np.cumsum([0, *(len(one["ids"]) for one in casts)])
-    arrays["starts"] = ends
-    for name in ("ids", "source"):
-        arrays[name] = _joined(casts, name).astype(np.int32)
-    arrays["coef"] = _joined(casts, "coef")
-    errors = _joined(casts, "errors")
+    arrays["starts"] = np.cumsum([0, *(len(log.ids) for log in logs)])
+    arrays["ids"] = _joined([log.ids for log in logs]).astype(np.int32)
+    arrays["source"] = _joined([log.source for log in logs]).astype(np.int32)
+    arrays["coef"] = _joined([log.coef for log in logs])
+    errors = _joined(
+        [np.full(len(one.ids), np.nan) if one.errors is None else one.errors for one in logs]
+    )
     if np.isfinite(errors).any():
         arrays["errors"] = errors
     if not is_whole:
-        arrays["own"] = columns.cells()[[one["round"] for one in casts]]
+        arrays["own"] = columns.cells()[[log.t for log in logs]]
     text = zlib.compress(packed(head, arrays))
     return b64encode(text).decode()
 
 
-def _joined(casts: Sequence[dict[str, Any]], name: str) -> npt.NDArray[np.float64]:
-    rows = [np.array(one[name], dtype=np.float64) for one in casts]
+def _joined(rows: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     return np.concatenate(rows) if rows else np.zeros(0)

@@ -35,13 +35,13 @@ def refresh(folder: Path) -> str:
     """Bring the store in a run's folder up to date; the name of its study."""
     about = _about(folder / ABOUT)
     study = "live" if about["resolved"]["data"]["class"] == "live" else "simulation"
-    run, logs = about["run"][:KEY_DIGITS], list(follow(folder))
+    run, n_rounds = about["run"][:KEY_DIGITS], sum(1 for _ in follow(folder))
     status = about["status"]
     if status == "running" and not is_held(folder / "server" / "lock"):
         status = "stopped"  # killed: it can be resumed
     with suppress(StoreError), Store.open(folder) as store:
         for cell in store.cells(study):
-            is_same = cell.key == run and (cell.status, cell.rounds) == (status, len(logs))
+            is_same = cell.key == run and (cell.status, cell.rounds) == (status, n_rounds)
             told = cell.facts == about["facts"] and store.resolved(run) == about["resolved"]
             if is_same and told and status != "failed":  # it may have failed again, otherwise
                 return study
@@ -50,7 +50,9 @@ def refresh(folder: Path) -> str:
     with Store.open(folder, write=True) as store:
         told = about_runs(study, STUDIES[study])
         store.save_study(study, told, cast("Sequence[Cell]", cells), __version__)
-        store.begin_anew(run, about["resolved"], about["facts"], __version__, logs)
+        # read again: all logs at once are many times what the store keeps of them
+        rounds = follow(folder)
+        store.begin_anew(run, about["resolved"], about["facts"], __version__, rounds)
         if status == "done":
             store.finish(run)
         elif status == "failed":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -178,7 +178,7 @@ class Store:
         resolved: Mapping[str, Any],
         facts: Mapping[str, Any],
         version: str,
-        logs: Sequence[RoundLog],
+        logs: Iterable[RoundLog],
     ) -> None:
         """A run begins anew with these rounds, which take the place of all that it had.
 
@@ -400,10 +400,16 @@ class Store:
                 self._refuse_damaged(table, "key = ? AND t >= ? AND t < ?", key, *span)
         # read in batches: an open query would keep the writer's log from being folded in
         while batch := self._batch(key, first, last):
-            yield from batch
-            first = batch[-1].t + 1
+            for row, metrics in batch:  # compressed until its turn comes
+                with named_faults(self.path, key):
+                    log = log_codec.log_of(row, metrics)
+                yield log
+                first = log.t + 1
 
-    def _batch(self, key: str, first: int, last: int | None) -> list[RoundLog]:
+    def _batch(
+        self, key: str, first: int, last: int | None
+    ) -> list[tuple[Row, list[tuple[str, bytes]]]]:
+        """Rounds as they are stored, each with its metrics of clients."""
         span = (key, first, 2**62 if last is None else last, BATCH)
         rows = self._query(log_codec.SELECT_LOGS, *span)
         if not rows:
@@ -415,8 +421,7 @@ class Store:
             key, rows[0][0], rows[-1][0],
         ):  # fmt: skip
             metrics.setdefault(t, []).append((name, value))
-        with named_faults(self.path, key):
-            return [log_codec.log_of(row, metrics.get(row[0], [])) for row in rows]
+        return [(row, metrics.get(row[0], [])) for row in rows]
 
     def arrays(self, key: str) -> dict[str, Array]:
         """What the analyses of a run found, as arrays."""
