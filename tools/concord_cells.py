@@ -22,6 +22,7 @@ STUDY, OURS, SCALE = "concord", "concord", "results"
 TUNED = " tuned"  # how the labels of rows end whose server is picked
 LAST = 10  # evaluations at the end
 LOSS_BLOCKS = ("synthetic", "synthetic_tuned")
+GUESSING = 0.15  # accuracy below which a run of ten classes has learnt nothing, or lost all it had
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Cell:
     """One row in one setting: a number for each seed, NaN where the run diverged."""
 
     values: dict[int, float]
+    collapsed: frozenset[int] = frozenset()  # seeds whose last evaluation is no better than a guess
 
     @property
     def mean(self) -> float:
@@ -122,12 +124,19 @@ def blocks_of(docs: Path) -> dict[str, Block]:
         if not rows:
             continue
         values: dict[tuple[str, str], dict[int, float]] = {}
+        collapsed: dict[tuple[str, str], set[int]] = {}
         for row in rows:
             place = str(row.labels["strategy"]), str(row.labels["availability"])
             points = exported.curves[row.key]
             values.setdefault(place, {})[int(row.seed)] = _at_the_end(name, points)
+            if name not in LOSS_BLOCKS and points[-1].get("test_accuracy", 1.0) < GUESSING:
+                collapsed.setdefault(place, set()).add(int(row.seed))
         seeds = max(len(one) for one in values.values())
-        cells = {place: Cell(one) for place, one in values.items() if len(one) == seeds}
+        cells = {
+            place: Cell(one, frozenset(collapsed.get(place, ())))
+            for place, one in values.items()
+            if len(one) == seeds
+        }
         asked = next(b["strategies"] for b in _in_study()["block"] if b["name"] == name)
         there = {row for row, _ in cells}
         strategies = tuple(row for row in strategy_names() if row in there)

@@ -78,7 +78,7 @@ A cell is the mean over seeds of the last ten evaluations, and in brackets its d
 `concord` (in a tuned table, to `concord tuned`) with half a 95 % interval, paired by seed.
 **Bold**: the best of the column. ▲ better, ▼ worse than that row: p < 0.05 in the paired t-test,
 by Holm over all cells of the table; five seeds at least. `full` rows have everybody present and
-are not tested.
+are not tested. † a run ended no better than a guess, below 15 %.
 """
 COMMANDS = """\
 ## Commands
@@ -173,6 +173,8 @@ def _shown(block: Block, row: str, setting: str) -> str:
     best = block.best(setting, others)
     if best is not None and not is_full(row) and cell.mean == block.cells[best, setting].mean:
         text = f"**{text}**"
+    if cell.collapsed:
+        text = f"{text} †"
     ours = block.cells[block.ours, setting]
     if row == block.ours or ours.diverged:
         return text
@@ -254,6 +256,31 @@ def failures(blocks: Sequence[Block]) -> Iterator[str]:
     yield ""
 
 
+def collapses(blocks: Sequence[Block]) -> Iterator[str]:
+    """How many runs of each row ended no better than a guess."""
+    lines = []
+    for block in blocks:
+        counts: dict[int, list[str]] = {}
+        for row in block.strategies:
+            cells = [block.cells[row, s] for s in block.settings if (row, s) in block.cells]
+            cells = cells[:1] if is_full(row) else cells  # the same runs in each column
+            counts.setdefault(sum(len(cell.collapsed) for cell in cells), []).append(row)
+        if counts.keys() != {0}:
+            told = (
+                f"{n}: {', '.join(f'`{row}`' for row in counts[n])}" for n in sorted(counts) if n
+            )
+            runs = block.n_seeds * len(block.settings)
+            lines.append(f"* {block.name}, of {runs} runs of each row: {'; '.join(told)}")
+    if lines:
+        yield "## Runs that collapsed"
+        yield ""
+        yield "Runs whose last evaluation is no better than a guess, below 15 %, on data with ten"
+        yield "classes: rows that are not named have none."
+        yield ""
+        yield from lines
+        yield ""
+
+
 def errors(docs: Path) -> Iterator[str]:
     """How good the predictions are, from the block with the oracle."""
     folder = docs / "results" / STUDY
@@ -317,7 +344,7 @@ def page(docs: Path) -> str:
     if words.is_file():
         lines += [words.read_text(encoding="utf-8").strip(), ""]
     if shown:
-        lines += [*attribution(shown), *failures(shown)]
+        lines += [*attribution(shown), *failures(shown), *collapses(shown)]
     lines += [*errors(docs)]
     if shown:
         lines += [READING]

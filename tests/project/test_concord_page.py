@@ -120,6 +120,22 @@ def test_tuned_rows_are_compared_with_ours_tuned_and_come_first(docs: Path) -> N
     assert page.index("## synthetic_tuned") < page.index("## synthetic\n")
 
 
+def test_runs_that_end_no_better_than_a_guess_are_counted(tmp_path: Path) -> None:
+    """stale: seeds 0 and 1 in one setting, 0 in the other; the seeds of full are counted once."""
+    made = Exported(tmp_path)
+    for where, n_collapsed in (("markov", 2), ("YC", 1)):
+        for seed in range(5):
+            made.add("concord", where, "digits", 300 + seed, 0.9)
+            made.add("stale", where, "digits", 300 + seed, 0.1 if seed < n_collapsed else 0.8)
+    for seed in range(5):
+        made.add("full", "Always()", "digits", 300 + seed, 0.1 if seed == 4 else 0.95)
+    made.write()
+    page = concord_table.page(tmp_path)
+    assert "* digits, of 10 runs of each row: 1: `full`; 3: `stale`\n" in page
+    assert "| stale | 52.0 † (" in page
+    assert "| concord | **90.0** |" in page
+
+
 def test_a_row_that_lacks_a_seed_is_left_out(tmp_path: Path) -> None:
     made = Exported(tmp_path)
     for seed in range(5):

@@ -46,12 +46,13 @@ CELLS = {
     "quickstart-tuned": (2 * (2 * 9 + 1) * 5, 2 * (2 * 9 + 1) * 10, 2 * (2 * 9 + 1) * 10),
     # five methods with ten servers under two kinds of absence; one data set when quick, else four
     "server-step": (100, 100 * (5 + 5 + 3 + 3), 100 * (5 + 5 + 3 + 3)),
-    # quick: six rows, and two in three modes. Digits and Synthetic: 26 rows in ten modes and two
-    # with everybody; a trace without two; errors; cold start; IID; MNIST; FMNIST; CIFAR-10; tuned
+    # quick: six rows, and two in three modes. Digits and Synthetic: 36 rows in ten modes and two
+    # with everybody; a trace without two; errors; cold start; IID; tuned: 37 rows in four modes.
+    # Three seeds: MNIST, 33 rows in three modes; FMNIST, 22 in three; CIFAR-10, 28 in two
     "concord": (
         6 + 2 * 3,
-        (262 + 262 + 26 + 15 + 28 + 10 + 52 + 25 + 17 + 2 * 109) * 5,
-        (262 + 262 + 26 + 15 + 28 + 10 + 52 + 25 + 17 + 2 * 109) * 10,
+        (2 * 362 + 36 + 15 + 38 + 14 + 2 * 149) * 5 + (100 + 67 + 57) * 3,
+        (2 * 362 + 36 + 15 + 38 + 14 + 2 * 149 + 100 + 67 + 57) * 10,
     ),
     # 22 rows in each mode and one with everybody, but for a row that has no trace. Quick: three
     # modes in two views. Digits and Synthetic in both views: eleven modes and a trace; F-MNIST and

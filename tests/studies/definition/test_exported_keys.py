@@ -24,7 +24,7 @@ OWN = ("quickstart", "quickstart-tuned", "server-step", "concord", "absence")
 # of the keys of all cells at all scales, in their order
 KEYS = {
     "absence": "091b493d50939381",
-    "concord": "facfcbe13b0f2cce",
+    "concord": "5ae8ffe3f061144f",
     "fdms-fig1": "ac341f159b3f1e6c",
     "fdms-fig2": "01f88956457f63b8",
     "fdms-fig3": "9b89fab6941337da",
