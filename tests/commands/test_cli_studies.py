@@ -541,6 +541,12 @@ def test_run_from_the_first_cell_to_the_report(study, command):
     assert command("export", "--to", "numbers").code == 0
     skipped = command("run", "small.toml", "--folder", "new", "--skip-in", "numbers", "--dry-run")
     assert "\n  to run        0, 0 done, 6 skipped\n" in skipped.out
+    of_one = command("run", "small.toml", "--skip-in", "numbers/small", "--dry-run")
+    assert of_one.code == 2
+    assert of_one.err.startswith(
+        "understudy: Invalid value for --skip-in: expected a folder of exports, with one for each "
+        "study in it; numbers/small is the export of one study: name "
+    )
 
 
 @pytest.mark.parametrize(

@@ -146,12 +146,19 @@ def _read_study(
 
 def _skipped(folder: Path | None, study: Study) -> Skipped:
     from understudy.studies.execution.skipped import Skipped
+    from understudy.studies.statistics.export import CELLS
     from understudy.studies.statistics.exported_cells import exported_in
 
     if folder is None:
         return Skipped()
     if not folder.is_dir():
         raise typer.BadParameter(f"no such folder: {folder}", param_hint="--skip-in")
+    if (folder / CELLS).is_file():
+        raise typer.BadParameter(
+            f"expected a folder of exports, with one for each study in it; {folder} is the export "
+            f"of one study: name {folder.absolute().parent}",
+            param_hint="--skip-in",
+        )
     return exported_in(folder, study)
 
 
