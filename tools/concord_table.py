@@ -142,7 +142,7 @@ def _counted(blocks: Sequence[Block], tuned: bool) -> str:
     head = (
         f"**The server of each row tuned.** {TUNED_WORDS}"
         if tuned
-        else f"**One server for all**, `{FIXED}`."
+        else f'**One server for all**, `{FIXED}`, but where a row says "at".'
     )
     return (
         f"{head} The best rival's mean is ahead of `concord`'s in {ahead} of {n} settings; it is "
