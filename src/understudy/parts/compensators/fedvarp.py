@@ -15,9 +15,8 @@ from understudy.memory.precision import PRECISIONS
 from understudy.parts.aggregators.linear import linear_sum
 from understudy.parts.compensators.memory import Memory
 
-MOST_PAIRS = (
-    1_000_000  # of an absent client and one that came: above, what all absent share is a row
-)
+# Of an absent client and one that came: with more, what all absent ones share is one row.
+MOST_PAIRS = 1_000_000
 
 
 @dataclass(frozen=True)
