@@ -14,6 +14,7 @@ loop`` ours is measured twice, as it is and by the loop in place of the compiled
 
 With ``--peers all`` the workloads that ran are renewed in ``benchmarks/results.json`` and in the
 table of ``docs/performance.md``; a smaller run is written to ``benchmarks/scratch/results.json``.
+``--yardsticks`` renews only the two yardsticks of what is stored.
 """
 
 from __future__ import annotations
@@ -212,14 +213,15 @@ def summary(
         ],
         "ratio_to_fastest_peer": ratio,
         **{name: limits.get(name) for name in PRODUCTS},
-        "share_of_full_speed": share(engines[OURS], limits.get(PRODUCTS[1])),
+        "share_of_full_speed": share(
+            engines[OURS].middle("cpu_seconds_per_round"), limits.get(PRODUCTS[1])
+        ),
         "engines": {name: engine.report() for name, engine in engines.items()},
     }
 
 
-def share(engine: Engine, limit: float | None) -> float | None:
-    """CPU time of the multiply-adds at full speed, as a share of the engine's for a round."""
-    spent = engine.middle("cpu_seconds_per_round")
+def share(spent: float | None, limit: float | None) -> float | None:
+    """CPU time of the multiply-adds at full speed, as a share of what an engine spent."""
     return None if limit is None or not spent else round(limit / spent, 3)
 
 
@@ -332,13 +334,30 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--blocks", type=int, default=BLOCKS, help="turns of every engine")
     parser.add_argument("--peers", default="all", help="all, none, or names such as pfl,fedjax")
     parser.add_argument("--engine", default="", choices=("", "loop"), help="ours by it as well")
+    parser.add_argument("--yardsticks", action="store_true", help="of the stored results only")
     parser.add_argument("--without-ours", action="store_true", help="peers only, to try them out")
     return parser.parse_args()
+
+
+def renew_yardsticks() -> None:
+    """Measure the matrix products again, and write them beside the stored results."""
+    stored = json.loads(RESULTS.read_text())["workloads"]
+    for name, part in stored.items():
+        prepare(WORKLOADS[name])
+        limits = products(WORKLOADS[name])
+        spent = part["engines"][OURS]["cpu_seconds_per_round"]
+        part |= {key: limits.get(key) for key in PRODUCTS}
+        part["share_of_full_speed"] = share(spent, limits.get(PRODUCTS[1]))
+    write(RESULTS, stored)
+    write_page(table(stored))
 
 
 def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that engines are ended too
     given = parse()
+    if given.yardsticks:
+        renew_yardsticks()
+        return 0
     workloads = chosen(given.only, list(WORKLOADS), "workload") or list(WORKLOADS)
     peers = chosen(given.peers, list(install_peers.PEERS), "peer")
     names = [] if given.without_ours else [OURS]
