@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
 import resource
 import statistics
@@ -11,6 +13,7 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 import numpy as np
+import torch
 
 from understudy.core.threads import one_thread
 
@@ -90,9 +93,16 @@ def plain_read(path: Path, size: int) -> float:
         return done / (perf_counter() - begin) / 1e9
 
 
-def forget(path: Path) -> None:
-    """Ask the system to drop a file from its cache, where it can be asked."""
+def forget(path: Path, mapped: torch.Tensor) -> None:
+    """Ask the system to drop a file from its cache, where it can be asked.
+
+    Pages that a process has mapped are not dropped: `mapped` is what it sees of the file.
+    """
     if hasattr(os, "posix_fadvise"):
+        whole = mapped.untyped_storage()
+        address, size = ctypes.c_void_p(whole.data_ptr()), ctypes.c_size_t(whole.nbytes())
+        if ctypes.CDLL(None, use_errno=True).madvise(address, size, mmap.MADV_DONTNEED):
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
         with path.open("rb") as file:
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -48,7 +48,7 @@ def tables(entries: Sequence[Entry]) -> dict[str, str]:
     seconds: Column = ("seconds", lambda one: _short(one["seconds"]))
     rate: list[Column] = [
         ("rate", lambda one: f"{_short(one['rate'])} {one['unit']}"),
-        ("of the machine's own", lambda one: f"{100 * one['share_of_limit']:.0f} %"),
+        ("of the machine's own", lambda one: _percent(one["share_of_limit"])),
     ]
     d: Column = ("d", lambda one: f"{one['d']:,}")
     what: Column = ("what", lambda one: one["what"].partition(": ")[2])
@@ -78,6 +78,13 @@ def tables(entries: Sequence[Entry]) -> dict[str, str]:
                 seconds,
                 ("rate", rate[0][1]),
                 ("of a plain read", rate[1][1]),
+                ("from the cache (s)", lambda one: _if_known(one["cached_seconds"], _short)),
+                (
+                    "of a plain read",
+                    lambda one: _if_known(
+                        one["cached_share_of_limit"], lambda s: f"{100 * s:.0f} %"
+                    ),
+                ),
                 peak,
             ],
         ),
@@ -158,6 +165,14 @@ def _accuracies(entries: Sequence[Entry]) -> str:
     precisions = list(dict.fromkeys(name for row in found.values() for name in row))
     lines = [[where, *(row.get(name, "–") for name in precisions)] for where, row in found.items()]
     return _markdown(["data, method", *precisions], lines)
+
+
+def _if_known(value: float | None, text: Callable[[float], str]) -> str:
+    return "–" if value is None else text(value)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
 
 
 def _short(value: float) -> str:

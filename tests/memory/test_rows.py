@@ -491,3 +491,25 @@ def test_room_for_few_rows_grows_with_them(in_file: bool, tmp_path: Path) -> Non
     assert [float(store.get(client)[0]) for client in (0, 17, 998)] == [0.0, 0.0, 998.0]
     assert store.bytes() < 1100 * 64
     assert store.gather(np.arange(1000)).sum() == 4 * sum(range(0, 1000, 2))
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="the system cannot be told")
+def test_slots_are_read_ahead_in_stretches_where_the_file_exceeds_the_cache(
+    tmp_path: Path, monkeypatch
+) -> None:
+    """Width 16 of float32 is a stride of 64 bytes; of at most 128 bytes at once."""
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(
+        os, "posix_fadvise", lambda fd, offset, size, advice: asked.append((offset, size))
+    )
+    monkeypatch.setattr(rows, "AT_ONCE", 128)
+    store = RowStore(20, 16, torch.float32, path=tmp_path / "memory.rows")
+    store.scatter(np.arange(20), torch.ones(20, 16))
+    assert store.block().ahead is None  # the system has it in its cache
+    assert RowStore(20, 16, torch.float32).block().ahead is None
+    monkeypatch.setattr(rows, "cached_bytes", lambda: 0)
+    ahead = store.block().ahead
+    assert ahead is not None
+    ahead(np.array([9, 2, 3, 4]))  # 2, 3, 4 lie side by side: 192 bytes from 128 on
+    assert asked == [(128, 128), (256, 64), (576, 64)]
+    store.close()

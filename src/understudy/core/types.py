@@ -317,6 +317,7 @@ class Block:
 
     owner: Ints  # (r,) the client whose update a row is; -1 for a mixture or a model
     data: Vectors  # (r, d)
+    ahead: Callable[[Ints], None] | None = None  # tells the disk which rows are read next
 
     def __len__(self) -> int:
         return len(self.owner)
@@ -407,14 +408,26 @@ class Contributions:
 
     def vectors(self, rows: Ints) -> list[torch.Tensor]:
         """The (d,) rows that some numbers point to."""
+        which, within = self._places(rows)
+        pairs = zip(which.tolist(), within.tolist(), strict=True)
+        return [self.rows[block].data[row] for block, row in pairs]
+
+    def read_ahead(self, rows: Ints) -> None:
+        """Begin to read rows that are in a file and will be asked for soon."""
+        if all(block.ahead is None for block in self.rows) or not len(rows):
+            return
+        which, within = self._places(rows)
+        for number, block in enumerate(self.rows):
+            if block.ahead is not None and (which == number).any():
+                block.ahead(within[which == number])
+
+    def _places(self, rows: Ints) -> tuple[Ints, Ints]:
+        """The block of each row, and its number there."""
         first = np.cumsum([0, *(len(block) for block in self.rows)])
         if len(rows) and rows.max() >= first[-1]:
             raise IndexError(f"row {rows.max()} is beyond the last block")
         which = np.maximum(np.searchsorted(first, rows, side="right") - 1, 0)
-        within = (rows - first[which]).tolist()
-        return [
-            self.rows[block].data[row] for block, row in zip(which.tolist(), within, strict=True)
-        ]
+        return which, rows - first[which]
 
     def by_row(self) -> tuple[Ints, Floats]:
         """Distinct rows in the order of first mention, and the sum of each one's coefficients."""

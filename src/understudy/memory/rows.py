@@ -16,10 +16,12 @@ import heapq
 import os
 import warnings
 import zlib
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import torch
 
 from understudy.core.files import file_named, no_link_opener
@@ -28,6 +30,7 @@ from understudy.memory.tensor_stream import CheckpointError, raw_bytes
 
 ALIGNMENT = 64  # bytes: results of vectorised kernels may depend on how a row is aligned
 SMALL = 64 * 2**20  # bytes of all rows: a file of no more may hold them three times
+AT_ONCE = 2**20  # bytes to be read ahead by one request: of a larger one Linux reads a part
 
 
 def stride_bytes(width: int, dtype: torch.dtype) -> int:
@@ -38,6 +41,12 @@ def stride_bytes(width: int, dtype: torch.dtype) -> int:
 def spare_slots(n_rows: int) -> int:
     """Slots beyond one per client: how many rows may change between two commits."""
     return min(n_rows, max(16, n_rows // 4))
+
+
+@lru_cache(maxsize=1)
+def cached_bytes() -> int:
+    """Bytes of a file that, once read, likely stays in the system's cache."""
+    return int(psutil.virtual_memory().total) // 4
 
 
 class RowStore:
@@ -126,7 +135,25 @@ class RowStore:
     def block(self) -> Block:
         """All slots as one block: the row of client i is number `slot[i]`."""
         self._verify(self.slot[self.known])
-        return Block(owner=self._owner.copy(), data=self._data)
+        on_disk = self.path is not None and self.bytes() > cached_bytes()
+        return Block(self._owner.copy(), self._data, self.read_ahead if on_disk else None)
+
+    def read_ahead(self, slots: Ints) -> None:
+        """Have the system begin to read slots of a file, and return at once.
+
+        A sum goes through several rows in step; the system, which reads on where one left off, does
+        not foresee that. Where the file is in its cache, this takes a fifth of the sum.
+        """
+        if not hasattr(os, "posix_fadvise"):
+            return
+        ordered = np.unique(slots)
+        starts = np.flatnonzero(np.diff(ordered, prepend=-2) > 1)  # of stretches without a gap
+        ends = [*starts[1:].tolist(), len(ordered)]
+        for start, end in zip(starts.tolist(), ends, strict=True):
+            stop = (int(ordered[end - 1]) + 1) * self._stride
+            for offset in range(int(ordered[start]) * self._stride, stop, AT_ONCE):
+                size = min(AT_ONCE, stop - offset)
+                os.posix_fadvise(self._fd, offset, size, os.POSIX_FADV_WILLNEED)
 
     @property
     def checksums(self) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:

@@ -40,7 +40,9 @@ def _sum(contributions: Contributions, first: int, end: int | None) -> torch.Ten
     # a few rows after the other: a memory in a file is read once, from its beginning to its end
     # where clients came in their order, and no more of it has to be in memory
     few = min(FEW, max(1, BLOCK // max(1, update.nbytes)))
+    contributions.read_ahead(rows[:few])
     for start in range(0, len(rows), few):
+        contributions.read_ahead(rows[start + few : start + 2 * few])
         vectors = [row[first:end] for row in contributions.vectors(rows[start : start + few])]
         terms = list(zip(vectors, coefs[start : start + few].tolist(), strict=True))
         if len(update) <= SLICE:  # a small model, without the cost of slicing

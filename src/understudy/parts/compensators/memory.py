@@ -6,7 +6,7 @@ everyone they remember, wanted this round or not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -38,7 +38,7 @@ class Memory:
     --------
     The mean of what came and of what is remembered, if it is not older than `patience` rounds:
 
-    >>> from dataclasses import dataclass
+    >>> from dataclasses import dataclass, replace
     >>> import numpy as np
     >>> from understudy import Memory
     >>> from understudy.testing import check_compensator
@@ -94,7 +94,7 @@ class Memory:
         stored = self.rows.block()
         if self._form is None:
             return stored
-        return Block(owner=stored.owner, data=DecodedRows(stored.data, self._form))
+        return replace(stored, data=DecodedRows(stored.data, self._form))
 
     def gather(self, clients: Ints) -> torch.Tensor:
         """(len(clients), d): a copy of their rows, zeros where there is none."""
