@@ -18,7 +18,7 @@ from understudy.server.checkpoint import commit
 
 ROOM = 0.6  # share of the free disk that a memory may take
 CACHED = 0.5  # of the free memory: a file that surely stays in the system's cache
-ARRIVALS = 20  # updates in the round that is measured: the sum is of the others
+ARRIVALS = 20  # updates in the round that is measured, but a quarter of the clients at most
 
 
 def largest_width(n: int, wanted: int, folder: Path) -> int:
@@ -31,7 +31,8 @@ def aggregate(n: int, wanted: int, precision: str, folder: Path | None) -> Itera
     """FedAR's fill and aggregate over everybody's remembered update, from a file not in memory."""
     with tempfile.TemporaryDirectory(dir=folder) as name:
         d = largest_width(n, wanted, Path(name))
-        strategy = Strategy(sampler=Uniform(ARRIVALS), compensator=FedAR(precision=precision))
+        came = min(ARRIVALS, n // 4)  # the sum is of the others
+        strategy = Strategy(sampler=Uniform(came), compensator=FedAR(precision=precision))
         state = strategy.init(Population(n), torch.zeros(d), seed=0, folder=Path(name) / "run")
         memory = state.compensator
         draw = torch.Generator().manual_seed(0)
