@@ -512,4 +512,6 @@ def test_slots_are_read_ahead_in_stretches_where_the_file_exceeds_the_cache(
     assert ahead is not None
     ahead(np.array([9, 2, 3, 4]))  # 2, 3, 4 lie side by side: 192 bytes from 128 on
     assert asked == [(128, 128), (256, 64), (576, 64)]
+    monkeypatch.undo()
     store.close()
+    ahead(np.array([2]))  # it is advice: a file that is closed, or cannot be told, is no error

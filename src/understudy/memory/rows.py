@@ -16,6 +16,7 @@ import heapq
 import os
 import warnings
 import zlib
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -153,7 +154,8 @@ class RowStore:
             stop = (int(ordered[end - 1]) + 1) * self._stride
             for offset in range(int(ordered[start]) * self._stride, stop, AT_ONCE):
                 size = min(AT_ONCE, stop - offset)
-                os.posix_fadvise(self._fd, offset, size, os.POSIX_FADV_WILLNEED)
+                with suppress(OSError):  # advice only: not every file system takes it
+                    os.posix_fadvise(self._fd, offset, size, os.POSIX_FADV_WILLNEED)
 
     @property
     def checksums(self) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
