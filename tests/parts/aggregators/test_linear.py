@@ -33,7 +33,8 @@ def test_rows_of_a_file_are_asked_for_before_they_are_summed_up(
     store.close()
 
 
-def test_nothing_is_asked_for_where_all_rows_are_in_memory() -> None:
+def test_rows_in_memory_need_no_advice() -> None:
     block = Block(np.arange(2), torch.ones(2, 3))
-    linear_sum(Contributions.of(([0, 1], block, [0, 1], [1.0, 2.0])))
-    Contributions.none().read_ahead(np.zeros(0, dtype=np.int64))
+    contributions = Contributions.of(([0, 1], block, [0, 1], [1.0, 2.0]))
+    contributions.read_ahead(np.array([7]))  # not even looked at
+    torch.testing.assert_close(linear_sum(contributions), torch.full((3,), 3.0))
