@@ -79,7 +79,7 @@ def at_full_speed(workload: Workload) -> float:
     """CPU seconds of one round's multiply-adds at the speed of a large product."""
     one, other, into = (torch.randn(LARGE, LARGE) for _ in range(3))
     arrays = [matrix.numpy() for matrix in (one, other, into)]
-    with threadpool_limits(1):  # on some processors torch's reaches half of what NumPy's does
+    with threadpool_limits(1):  # which is faster, depends on the processor
         large = min(
             seconds_of(lambda: torch.mm(one, other, out=into)),
             seconds_of(lambda: np.matmul(*arrays[:2], out=arrays[2])),

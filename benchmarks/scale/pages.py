@@ -81,9 +81,7 @@ def tables(entries: Sequence[Entry]) -> dict[str, str]:
                 ("from the cache (s)", lambda one: _if_known(one["cached_seconds"], _short)),
                 (
                     "of a plain read",
-                    lambda one: _if_known(
-                        one["cached_share_of_limit"], lambda s: f"{100 * s:.0f} %"
-                    ),
+                    lambda one: _if_known(one["cached_share_of_limit"], _percent),
                 ),
                 peak,
             ],

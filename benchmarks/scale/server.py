@@ -140,7 +140,7 @@ METHODS = {
 }
 SAMPLERS = list(METHODS)[list(METHODS).index("uniform") :]  # everybody is there
 ALL_PAIRS = {"fdms with a race", "kriging", "concord", "fedgs"}  # N×N: not with 100,000 clients
-# These compare all who are absent with all who came, or sort all last updates: minutes a round
+# these compare all who are absent with all who came, or sort all last updates: far too long
 SMALLER = ALL_PAIRS | {
     *("concord over stale", "concord over fedvarp", "fedfv", "median", "trimmed mean"),
 }
@@ -174,10 +174,7 @@ def rounds(method: str, n: int, n_rounds: int = 5, asked: int = 1000) -> Iterato
     else:
         # everybody came once before what is measured, so that memories are full
         turns = min(TURNS, -(-n // asked))
-        everyone = np.array_split(np.arange(n), turns)
-        if isinstance(strategy.compensator, Ignore):  # there is no memory
-            everyone = [np.arange(asked)]
-        first = [one_round(those(turn)) for turn in everyone]
+        first = [one_round(those(turn)) for turn in np.array_split(np.arange(n), turns)]
         times = [one_round(those(rng.choice(n, asked, replace=False))) for _ in range(n_rounds)]
     yield entry(
         f"server's round: {method}",

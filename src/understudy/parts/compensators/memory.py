@@ -38,7 +38,7 @@ class Memory:
     --------
     The mean of what came and of what is remembered, if it is not older than `patience` rounds:
 
-    >>> from dataclasses import dataclass, replace
+    >>> from dataclasses import dataclass
     >>> import numpy as np
     >>> from understudy import Memory
     >>> from understudy.testing import check_compensator
